@@ -1,0 +1,118 @@
+#ifndef KVASIR_CACHE_KV_CACHE_H_
+#define KVASIR_CACHE_KV_CACHE_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "cache/base/strong_id.h"
+#include "cache/eviction_policy.h"
+#include "cache/kv_layout.h"
+#include "cache/lease.h"
+#include "cache/memory/device_memory.h"
+#include "cache/reservation.h"
+#include "cache/snapshot.h"
+
+namespace kvasir {
+
+// What a sequence asks of the cache when it starts or resumes.
+struct LeaseRequest {
+  VersionId version;
+  // The known tokens: the prompt, or prompt and output of a resumed sequence.
+  // At most all but the last are looked up, since the last one's logits have
+  // to be computed in any case.
+  absl::Span<const TokenId> tokens;
+  // Separates tenants: part of every block's identity. Empty is a salt too.
+  std::string_view salt;
+  bool read_cache = true;   // look for cached blocks
+  bool write_cache = true;  // make sealed blocks findable
+  // A sequence that was preempted: what it finds is not counted as looked up
+  // or hit, and what it computes up to `recompute_tokens` counts as
+  // recomputed (contract C3: a request counts once).
+  bool resumed = false;
+  int64_t recompute_tokens = 0;
+};
+
+struct FlushResult {
+  int64_t freed_blocks = 0;
+  int64_t freed_bytes = 0;
+};
+
+// The front door of the cache: the only cache class that the engine calls.
+//
+// Owned by the engine; every method on the engine thread only, which is why
+// nothing in here locks. It hands out no pointer into the pool, only a Lease or
+// a Reservation, and calls nobody above it.
+class KvCache {
+ public:
+  struct Options {
+    KvLayout layout;
+    int64_t capacity_blocks = 0;      // of the device tier
+    int64_t address_space_blocks = 0; // reserved once; 0 means capacity_blocks
+    bool prefix_caching = true;       // false: nothing is findable
+    // Test hook for collisions: a block's hash is cut to this many bits before
+    // the index uses it. The identity that is compared stays whole.
+    int32_t index_hash_bits = 64;
+  };
+
+  // Reserves the address range and commits the first `capacity_blocks`.
+  // INVALID_ARGUMENT for a layout or size that makes no sense,
+  // RESOURCE_EXHAUSTED when the system does not give the memory.
+  static absl::StatusOr<std::unique_ptr<KvCache>> Create(
+      const Options& options, std::unique_ptr<DeviceMemory> memory,
+      std::unique_ptr<EvictionPolicy> policy);
+  ~KvCache();
+
+  // Adds a version that serves at once. `fingerprint` covers everything that
+  // decides the bytes of a block but the tokens and the salt (DESIGN §4).
+  VersionId AddVersion(std::string_view label, std::string_view fingerprint);
+
+  // Pins the version and every cached block of the leading tokens. NOT_FOUND
+  // for an unknown version, FAILED_PRECONDITION for one that does not serve.
+  absl::StatusOr<Lease> OpenLease(const LeaseRequest& request);
+
+  // Looks again for blocks that follow the lease's last full block, if it
+  // stands at a block border: another sequence may have sealed them since.
+  // `tokens` are all known tokens of the sequence, as in LeaseRequest. Returns
+  // how many tokens were gained; they count as hits of the first lease.
+  int64_t ExtendLease(Lease& lease, absl::Span<const TokenId> tokens);
+
+  CapacityView Capacity() const;
+
+  // Blocks that appending `token_count` tokens to the lease would take.
+  int64_t BlocksNeeded(const Lease& lease, int64_t token_count) const;
+
+  // Grants the blocks of one step, evicting cached ones as the policy ranks
+  // them. A growth that asks for more than Capacity() offers is our bug and
+  // fails a check: the scheduler counts before it plans.
+  Reservation Reserve(absl::Span<const LeaseGrowth> growths);
+
+  // Drops every cached block; pinned ones stay with their leases but are no
+  // longer findable.
+  FlushResult Flush();
+
+  CacheSnapshot Snapshot() const;
+
+  // Everything that must hold of the cache and does not, one sentence each;
+  // empty if all is well. Walks all blocks: for tests and debug builds.
+  std::vector<std::string> Violations() const;
+
+  const KvLayout& layout() const;
+
+ private:
+  friend class Lease;
+  friend class Reservation;
+  struct Impl;
+  explicit KvCache(std::unique_ptr<Impl> impl);
+
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace kvasir
+
+#endif  // KVASIR_CACHE_KV_CACHE_H_

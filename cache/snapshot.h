@@ -1,0 +1,93 @@
+#ifndef KVASIR_CACHE_SNAPSHOT_H_
+#define KVASIR_CACHE_SNAPSHOT_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "cache/base/strong_id.h"
+
+namespace kvasir {
+
+// What the scheduler may count on in the step it plans. Plain value.
+struct CapacityView {
+  int32_t block_tokens = 0;
+  int64_t total_blocks = 0;
+  int64_t free_blocks = 0;    // hold nothing
+  int64_t cached_blocks = 0;  // pinned by nobody; Reserve() may evict them
+
+  int64_t available_blocks() const { return free_blocks + cached_blocks; }
+};
+
+// Blocks by state; every block of a tier is in exactly one. Also the values of
+// the metric label `state`.
+struct BlockCounts {
+  int64_t free = 0;      // hold nothing
+  int64_t reserved = 0;  // granted to the step in hand
+  int64_t pinned = 0;    // held by at least one lease
+  int64_t cached = 0;    // sealed content that nobody holds
+  int64_t leaving = 0;   // about to be given back to the system
+
+  int64_t total() const { return free + reserved + pinned + cached + leaving; }
+  friend bool operator==(const BlockCounts&, const BlockCounts&) = default;
+};
+
+// Where the bytes of a tier are (contract C3): total() is exactly the tier's
+// capacity at every moment between two calls.
+struct ByteAccount {
+  int64_t free = 0;
+  int64_t reserved = 0;
+  int64_t tokens = 0;         // filled token places of pinned and cached blocks
+  int64_t fragmentation = 0;  // unfilled places of pinned blocks
+  int64_t leaving = 0;
+
+  int64_t total() const {
+    return free + reserved + tokens + fragmentation + leaving;
+  }
+  friend bool operator==(const ByteAccount&, const ByteAccount&) = default;
+};
+
+struct TierSnapshot {
+  std::string tier;  // "device" is the tier that kernels read
+  int64_t block_bytes = 0;
+  int64_t capacity_bytes = 0;
+  BlockCounts blocks;
+  ByteAccount bytes;
+};
+
+struct VersionSnapshot {
+  VersionId id;
+  std::string label;
+  std::string fingerprint;  // lower-case hex
+  std::string state;        // warming, serving, draining, retired
+  int64_t lease_count = 0;
+  BlockCounts blocks;  // `free` and `leaving` belong to no version: zero here
+  ByteAccount bytes;
+  int64_t hit_tokens = 0;
+};
+
+// Totals since the cache was made; they only grow.
+struct CacheCounters {
+  int64_t lookup_tokens = 0;      // prompt tokens of first leases
+  int64_t hit_tokens = 0;         // of these, found in the cache
+  int64_t recomputed_tokens = 0;  // computed again after a preemption
+  int64_t inserted_blocks = 0;    // sealed and made findable
+  int64_t deduplicated_blocks = 0;  // sealed twice; the second copy was freed
+  int64_t rejected_collisions = 0;  // same hash, other tokens or identity
+  int64_t evicted_capacity_blocks = 0;
+  int64_t evicted_flush_blocks = 0;
+};
+
+// A copy of everything an outsider may know of the cache at one moment.
+struct CacheSnapshot {
+  int32_t block_tokens = 0;
+  int64_t token_bytes = 0;
+  int64_t index_entries = 0;
+  std::vector<TierSnapshot> tiers;
+  std::vector<VersionSnapshot> versions;
+  CacheCounters counters;
+};
+
+}  // namespace kvasir
+
+#endif  // KVASIR_CACHE_SNAPSHOT_H_
