@@ -1,0 +1,136 @@
+#ifndef KVASIR_ENGINE_ENGINE_H_
+#define KVASIR_ENGINE_ENGINE_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "absl/types/span.h"
+#include "engine/engine_stats.h"
+#include "engine/model/tokenizer.h"
+#include "engine/request.h"
+#include "engine/token_sink.h"
+
+namespace kvasir {
+
+// Settings of an engine. Plain values, checked by Engine::Start().
+struct EngineOptions {
+  std::string model_path;  // a GGUF file
+  std::string model_name;  // as clients call it; empty: from the file's name
+
+  int64_t cache_bytes = 0;  // device tier; 0: kDefaultCacheBytes
+  int64_t cache_blocks = 0;  // instead of bytes, if not 0
+  int32_t block_tokens = 16;
+  std::string kv_type = "f16";  // "f16" or "f32"
+  bool prefix_caching = true;
+  int32_t index_hash_bits = 64;  // test hook, see KvCache::Options
+
+  int64_t context_limit = 0;  // 0: what the model was trained for
+  int64_t token_budget = 256;  // rows per step
+  int32_t prefill_chunk = 256;  // most rows of one sequence per step
+  int32_t max_sequences = 64;  // sequences that hold a lease
+  int32_t inbox_limit = 1024;  // requests submitted and not yet leased
+
+  int32_t thread_count = 0;            // 0: what the process may use
+  std::string activations = "q8";      // "q8" or "f32", see ActivationType
+  bool force_scalar = false;
+
+  // Called while the model loads with done and total bytes; returning false
+  // abandons it (CANCELLED). May be empty.
+  std::function<bool(int64_t, int64_t)> load_progress;
+};
+
+inline constexpr int64_t kDefaultCacheBytes = int64_t{512} << 20;
+
+// What clients may know of the model. Plain value.
+struct ModelInfo {
+  std::string name;
+  std::string architecture;
+  std::string quantization;
+  std::string digest;            // SHA-256 of the file, hex
+  std::string tokenizer_digest;
+  std::string cache_version;     // label of the active cache version
+  std::string cache_fingerprint;
+  std::string backend;           // name and numerics of the backend
+  std::string chat_template;
+  int64_t weight_bytes = 0;
+  int64_t max_context = 0;  // effective: the model's, the limit's and the
+                            // cache's size; prompt plus output fit in it
+  int32_t vocab_size = 0;
+  int32_t layer_count = 0;
+  int32_t kv_head_count = 0;
+  int32_t head_dim = 0;
+  int64_t kv_bytes_per_token = 0;
+  int32_t thread_count = 0;
+  std::string kv_type;
+  std::vector<TokenId> end_tokens;
+};
+
+struct FlushOutcome {
+  int64_t freed_blocks = 0;
+  int64_t freed_bytes = 0;
+};
+
+// Why a request is cancelled; decides which counter grows and what the caller
+// is told.
+enum class CancelSource : uint8_t { kClient, kAdmin, kDrain };
+
+// The inference engine: one model, its cache and the thread on which both
+// change. Knows nothing of the wire.
+//
+// Public methods are safe from any thread and never wait for a step, except
+// where they say so. Events reach a request's sink on the engine thread.
+class Engine {
+ public:
+  // Loads the model and starts the engine thread. Errors are those of the
+  // loaders, INVALID_ARGUMENT for an option out of range, RESOURCE_EXHAUSTED
+  // for memory.
+  static absl::StatusOr<std::unique_ptr<Engine>> Start(
+      const EngineOptions& options);
+
+  // Ends at once: running requests get UNAVAILABLE.
+  ~Engine();
+
+  const Tokenizer& tokenizer() const;
+  const ModelInfo& model() const;
+
+  // Hands a request over. OK: the sink will get exactly one FinishedEvent.
+  // Any other status: the sink gets nothing. INVALID_ARGUMENT: empty prompt,
+  // id out of range, parameters out of range, prompt over the context (with
+  // both numbers). RESOURCE_EXHAUSTED: inbox full, or the prompt can never fit
+  // in the cache. ALREADY_EXISTS: the id is in flight. UNAVAILABLE: draining
+  // or unhealthy.
+  absl::Status Submit(Request request, std::shared_ptr<TokenSink> sink);
+
+  // Asks that the request ends; a step later its blocks are free and its sink
+  // has a FinishedEvent with CANCELLED. False: no such request in flight.
+  bool Cancel(std::string_view request_id, CancelSource source,
+              std::string_view reason);
+
+  // Drops every cached block. Waits for the end of the step in hand.
+  absl::StatusOr<FlushOutcome> FlushCache();
+
+  // No new requests from now on; running ones go on. Idempotent.
+  void BeginDrain();
+  // Cancels what still runs (after the grace period of a drain).
+  void CancelAll(CancelSource source, std::string_view reason);
+  // Waits until no request is in flight; false on timeout.
+  bool WaitIdle(absl::Duration timeout);
+
+  EngineStats Stats() const;
+
+ private:
+  struct Impl;
+  explicit Engine(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace kvasir
+
+#endif  // KVASIR_ENGINE_ENGINE_H_

@@ -1,0 +1,90 @@
+#ifndef KVASIR_ENGINE_ENGINE_STATS_H_
+#define KVASIR_ENGINE_ENGINE_STATS_H_
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+#include "cache/snapshot.h"
+
+namespace kvasir {
+
+// A histogram with fixed upper bounds, as Prometheus wants it; counts are per
+// bucket, not cumulative, the last one for values above every bound.
+struct Histogram {
+  std::vector<double> bounds;
+  std::vector<uint64_t> counts;  // bounds.size() + 1
+  double sum = 0;
+
+  explicit Histogram(std::vector<double> upper_bounds = {});
+  void Add(double value);
+};
+
+// Counters and latencies of one engine since its start. The engine thread
+// writes its own copy and publishes it; everyone else reads the copy.
+// Durations are in seconds.
+struct EngineStats {
+  EngineStats();
+
+  int64_t requests_running = 0;  // hold a lease
+  int64_t requests_waiting = 0;
+
+  // By FinishReason, and the ends that are no FinishReason.
+  std::array<int64_t, 4> finished{};
+  int64_t cancelled_by_client = 0;
+  int64_t cancelled_by_admin = 0;
+  int64_t cancelled_by_deadline = 0;
+  int64_t cancelled_by_drain = 0;
+  int64_t failed = 0;
+  int64_t rejected_inbox_full = 0;
+  int64_t rejected_never_fits = 0;
+  int64_t rejected_draining = 0;
+  int64_t rejected_invalid = 0;
+  int64_t preemptions = 0;
+
+  int64_t prompt_tokens_computed = 0;
+  int64_t prompt_tokens_cached = 0;
+  int64_t generation_tokens = 0;
+  int64_t recomputed_tokens = 0;
+  int64_t steps = 0;
+
+  Histogram ttft_hit;   // first token of requests with cached tokens
+  Histogram ttft_miss;  // and of those without
+  Histogram inter_token;
+  Histogram time_per_output_token;
+  Histogram request_duration;
+  Histogram queue_time;
+  Histogram prefill_time;
+  Histogram decode_time;
+  Histogram prompt_tokens;
+  Histogram completion_tokens;
+  Histogram step_prefill_seconds;
+  Histogram step_decode_seconds;
+  Histogram step_mixed_seconds;
+  Histogram step_tokens;
+  Histogram step_sequences;
+
+  absl::Duration last_step;  // steady time of the last step's end
+  bool healthy = true;       // false after an error no request can survive
+  CacheSnapshot cache;
+};
+
+// The published copy. The engine thread Publish()es after each step and while
+// idle; any thread Read()s, and never waits for a step.
+class StatsBoard {
+ public:
+  void Publish(const EngineStats& stats) ABSL_LOCKS_EXCLUDED(mu_);
+  EngineStats Read() const ABSL_LOCKS_EXCLUDED(mu_);
+
+ private:
+  mutable absl::Mutex mu_;
+  EngineStats stats_ ABSL_GUARDED_BY(mu_);
+};
+
+}  // namespace kvasir
+
+#endif  // KVASIR_ENGINE_ENGINE_STATS_H_

@@ -1,0 +1,44 @@
+#ifndef KVASIR_ENGINE_REQUEST_H_
+#define KVASIR_ENGINE_REQUEST_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "cache/base/strong_id.h"
+#include "engine/model/sampler.h"
+
+namespace kvasir {
+
+// When a generation ends by itself.
+struct StoppingParams {
+  // Most tokens to generate; 0 means as many as the context has room for.
+  int64_t max_tokens = 0;
+  bool ignore_eos = false;
+  std::vector<TokenId> token_ids;  // end the generation, beside the model's own
+};
+
+// What of the prefix cache a request may use.
+struct CacheUse {
+  bool read = true;
+  bool write = true;
+  std::string salt;  // separates tenants; empty is a salt like any other
+};
+
+// What the caller asked, tokenised. Immutable once submitted; Engine::Submit()
+// checks it against the model and the cache.
+struct Request {
+  std::string id;  // unique among those in flight
+  std::vector<TokenId> prompt;
+  SamplingParams sampling;
+  StoppingParams stopping;
+  CacheUse cache;
+  bool skip_special_tokens = true;  // control tokens leave no text
+  // Steady time (Clock::Now()) after which the request is ended.
+  absl::Duration deadline = absl::InfiniteDuration();
+};
+
+}  // namespace kvasir
+
+#endif  // KVASIR_ENGINE_REQUEST_H_

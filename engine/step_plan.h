@@ -1,0 +1,52 @@
+#ifndef KVASIR_ENGINE_STEP_PLAN_H_
+#define KVASIR_ENGINE_STEP_PLAN_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "cache/base/strong_id.h"
+#include "cache/snapshot.h"
+
+namespace kvasir {
+
+// What the scheduler knows of a sequence that holds a lease. Plain value.
+struct RunningView {
+  SequenceId id;
+  int64_t known_tokens = 0;     // prompt and generated so far
+  int64_t computed_tokens = 0;  // of these, in the block table
+  int64_t block_count = 0;      // blocks of its table
+};
+
+// And of one that waits for its first lease or for its next after a preemption.
+struct WaitingView {
+  SequenceId id;
+  int64_t known_tokens = 0;
+};
+
+// Everything a plan is made from. Both lists are in order of arrival.
+struct SchedulerView {
+  CapacityView capacity;
+  std::vector<RunningView> running;
+  std::vector<WaitingView> waiting;
+};
+
+// The rows of one sequence in a step: its next `token_count` known tokens. The
+// last row's logits are wanted if it reaches the last known token.
+struct PlannedRows {
+  SequenceId id;
+  int64_t token_count = 0;
+  bool wants_logits = false;
+  friend bool operator==(const PlannedRows&, const PlannedRows&) = default;
+};
+
+// The work of one step. If `preempt` is set, the engine takes that sequence's
+// lease and asks for a new plan; `rows` is then empty.
+struct StepPlan {
+  SequenceId preempt;
+  std::vector<PlannedRows> rows;
+  int64_t total_tokens = 0;
+};
+
+}  // namespace kvasir
+
+#endif  // KVASIR_ENGINE_STEP_PLAN_H_
