@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "absl/types/span.h"
+
 #include "cache/base/strong_id.h"
 
 namespace kvasir {

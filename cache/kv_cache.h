@@ -10,6 +10,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+
 #include "cache/base/strong_id.h"
 #include "cache/eviction_policy.h"
 #include "cache/kv_layout.h"
@@ -20,6 +21,8 @@
 
 namespace kvasir {
 
+class CacheCore;
+
 // What a sequence asks of the cache when it starts or resumes.
 struct LeaseRequest {
   VersionId version;
@@ -29,7 +32,8 @@ struct LeaseRequest {
   absl::Span<const TokenId> tokens;
   // Separates tenants: part of every block's identity. Empty is a salt too.
   std::string_view salt;
-  bool read_cache = true;   // look for cached blocks
+  bool read_cache = true;   // look for cached blocks; if not, nothing counts
+                            // as looked up
   bool write_cache = true;  // make sealed blocks findable
   // A sequence that was preempted: what it finds is not counted as looked up
   // or hit, and what it computes up to `recompute_tokens` counts as
@@ -46,15 +50,22 @@ struct FlushResult {
 // The front door of the cache: the only cache class that the engine calls.
 //
 // Owned by the engine; every method on the engine thread only, which is why
-// nothing in here locks. It hands out no pointer into the pool, only a Lease or
-// a Reservation, and calls nobody above it.
+// nothing in here locks. That is the thread of the first OpenLease(): before
+// it, the cache may be set up on another one. It hands out no pointer into the
+// pool, only a Lease or a Reservation, and calls nobody above it; it must
+// outlive them all.
 class KvCache {
  public:
+  // Bounds of Options, so that no product of them overflows.
+  static constexpr int64_t kMaxLayoutDimension = 1 << 14;
+  static constexpr int64_t kMaxBlockTokens = 1 << 10;
+  static constexpr int64_t kMaxAddressBytes = int64_t{1} << 46;
+
   struct Options {
     KvLayout layout;
-    int64_t capacity_blocks = 0;      // of the device tier
-    int64_t address_space_blocks = 0; // reserved once; 0 means capacity_blocks
-    bool prefix_caching = true;       // false: nothing is findable
+    int64_t capacity_blocks = 0;       // of the device tier
+    int64_t address_space_blocks = 0;  // reserved once; 0 means capacity_blocks
+    bool prefix_caching = true;        // false: nothing is findable
     // Test hook for collisions: a block's hash is cut to this many bits before
     // the index uses it. The identity that is compared stays whole.
     int32_t index_hash_bits = 64;
@@ -69,7 +80,9 @@ class KvCache {
   ~KvCache();
 
   // Adds a version that serves at once. `fingerprint` covers everything that
-  // decides the bytes of a block but the tokens and the salt (DESIGN §4).
+  // decides the bytes of a block but the tokens and the salt (DESIGN §4), as
+  // lower-case hex. Versions with equal fingerprints share their blocks, which
+  // are accounted to the version that computed them.
   VersionId AddVersion(std::string_view label, std::string_view fingerprint);
 
   // Pins the version and every cached block of the leading tokens. NOT_FOUND
@@ -79,7 +92,8 @@ class KvCache {
   // Looks again for blocks that follow the lease's last full block, if it
   // stands at a block border: another sequence may have sealed them since.
   // `tokens` are all known tokens of the sequence, as in LeaseRequest. Returns
-  // how many tokens were gained; they count as hits of the first lease.
+  // how many tokens were gained; they count as hits of the lease. Where nothing
+  // is found this costs one look-up, and a hash once per block.
   int64_t ExtendLease(Lease& lease, absl::Span<const TokenId> tokens);
 
   CapacityView Capacity() const;
@@ -92,8 +106,8 @@ class KvCache {
   // fails a check: the scheduler counts before it plans.
   Reservation Reserve(absl::Span<const LeaseGrowth> growths);
 
-  // Drops every cached block; pinned ones stay with their leases but are no
-  // longer findable.
+  // Drops every cached block. Pinned ones stay with their leases, but neither
+  // they nor what those leases compute after them is findable any more.
   FlushResult Flush();
 
   CacheSnapshot Snapshot() const;
@@ -105,12 +119,9 @@ class KvCache {
   const KvLayout& layout() const;
 
  private:
-  friend class Lease;
-  friend class Reservation;
-  struct Impl;
-  explicit KvCache(std::unique_ptr<Impl> impl);
+  explicit KvCache(std::unique_ptr<CacheCore> core);
 
-  std::unique_ptr<Impl> impl_;
+  const std::unique_ptr<CacheCore> core_;
 };
 
 }  // namespace kvasir

@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "absl/types/span.h"
+
 #include "cache/base/strong_id.h"
 
 namespace kvasir {
@@ -40,8 +41,7 @@ struct KvLayout {
   constexpr int64_t TokenBytes() const { return BlockBytes() / block_tokens; }
   // Offset in bytes, from the block's first byte, of element [0][0].
   constexpr int64_t KeyOffset(int32_t layer, int32_t kv_head) const {
-    return 2 * HeadPlaneBytes() *
-           (int64_t{layer} * kv_head_count + kv_head);
+    return 2 * HeadPlaneBytes() * (int64_t{layer} * kv_head_count + kv_head);
   }
   constexpr int64_t ValueOffset(int32_t layer, int32_t kv_head) const {
     return KeyOffset(layer, kv_head) + HeadPlaneBytes();

@@ -36,9 +36,10 @@ class [[nodiscard]] Lease {
   // plus those committed by reservations.
   int64_t token_count() const;
 
-  // Of these, the leading ones that this lease found and did not compute.
+  // Of these, the ones that this lease found and did not compute.
   int64_t cached_token_count() const;
 
+  // Blocks of these tokens; what a live Reservation adds is not among them.
   int64_t block_count() const;
 
   // The table as kernels read it. Valid until the next call on the cache.

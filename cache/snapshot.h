@@ -68,10 +68,10 @@ struct VersionSnapshot {
 
 // Totals since the cache was made; they only grow.
 struct CacheCounters {
-  int64_t lookup_tokens = 0;      // prompt tokens of first leases
-  int64_t hit_tokens = 0;         // of these, found in the cache
-  int64_t recomputed_tokens = 0;  // computed again after a preemption
-  int64_t inserted_blocks = 0;    // sealed and made findable
+  int64_t lookup_tokens = 0;        // prompt tokens of first leases
+  int64_t hit_tokens = 0;           // of these, found in the cache
+  int64_t recomputed_tokens = 0;    // computed again after a preemption
+  int64_t inserted_blocks = 0;      // sealed and made findable
   int64_t deduplicated_blocks = 0;  // sealed twice; the second copy was freed
   int64_t rejected_collisions = 0;  // same hash, other tokens or identity
   int64_t evicted_capacity_blocks = 0;

@@ -1,0 +1,247 @@
+#include "cache/block_pool.h"
+
+#include <cstddef>
+#include <limits>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+#include "cache/base/check.h"
+
+namespace kvasir {
+namespace {
+
+int64_t& CountOf(BlockCounts& counts, BlockState state) {
+  switch (state) {
+    case BlockState::kFree:
+      return counts.free;
+    case BlockState::kReserved:
+      return counts.reserved;
+    case BlockState::kPinned:
+      return counts.pinned;
+    case BlockState::kCached:
+      return counts.cached;
+    case BlockState::kLeaving:
+      break;
+  }
+  return counts.leaving;
+}
+
+bool BelongsToVersion(BlockState state) {
+  return state != BlockState::kFree && state != BlockState::kLeaving;
+}
+
+}  // namespace
+
+absl::string_view BlockStateName(BlockState state) {
+  switch (state) {
+    case BlockState::kFree:
+      return "free";
+    case BlockState::kReserved:
+      return "reserved";
+    case BlockState::kPinned:
+      return "pinned";
+    case BlockState::kCached:
+      return "cached";
+    case BlockState::kLeaving:
+      break;
+  }
+  return "leaving";
+}
+
+BlockRef::BlockRef(BlockRef&& other) noexcept
+    : pool_(std::exchange(other.pool_, nullptr)),
+      block_(std::exchange(other.block_, BlockId())) {}
+
+BlockRef& BlockRef::operator=(BlockRef&& other) noexcept {
+  if (this != &other) {
+    if (pool_ != nullptr) pool_->Unpin(block_);
+    pool_ = std::exchange(other.pool_, nullptr);
+    block_ = std::exchange(other.block_, BlockId());
+  }
+  return *this;
+}
+
+BlockRef::~BlockRef() {
+  if (pool_ != nullptr) pool_->Unpin(block_);
+}
+
+BlockPool::BlockPool(int32_t block_tokens) : block_tokens_(block_tokens) {
+  KV_CHECK(block_tokens > 0) << block_tokens;
+}
+
+BlockPool::~BlockPool() {
+  KV_CHECK(total_.blocks.reserved == 0 && total_.blocks.pinned == 0)
+      << total_.blocks.reserved << " reserved and " << total_.blocks.pinned
+      << " pinned blocks outlive the pool";
+}
+
+void BlockPool::Grow(int64_t block_count) {
+  KV_CHECK(block_count >= this->block_count() &&
+           block_count <= std::numeric_limits<BlockId::Value>::max())
+      << "from " << this->block_count() << " to " << block_count;
+  const int64_t old_count = this->block_count();
+  blocks_.resize(block_count);
+  free_.Resize(block_count);
+  for (int64_t id = old_count; id < block_count; ++id) {
+    free_.Insert(BlockId(static_cast<BlockId::Value>(id)));
+  }
+  total_.blocks.free += block_count - old_count;
+}
+
+void BlockPool::Leave(BlockId block) {
+  KV_CHECK(state(block) == BlockState::kFree)
+      << "block " << block << " is " << BlockStateName(state(block));
+  free_.Erase(block);
+  Move(block, BlockState::kLeaving);
+}
+
+int64_t BlockPool::Trim() {
+  while (!blocks_.empty() && blocks_.back().state == BlockState::kLeaving) {
+    blocks_.pop_back();
+    --total_.blocks.leaving;
+  }
+  free_.Resize(block_count());
+  return block_count();
+}
+
+BlockRef BlockPool::Grant(VersionId owner) {
+  KV_CHECK(owner.valid());
+  const BlockId id = free_.First();
+  free_.Erase(id);
+  Block& block = At(id);
+  block.owner = owner;
+  block.pins = 1;
+  Move(id, BlockState::kReserved);
+  return BlockRef(this, id);
+}
+
+void BlockPool::Fill(const BlockRef& ref, int32_t tokens) {
+  Block& block = At(ref.block());
+  KV_CHECK(block.pins == 1 && !block.kept)
+      << "block " << ref.block() << " is shared or sealed";
+  KV_CHECK(tokens > 0 && tokens >= block.tokens && tokens <= block_tokens_)
+      << "block " << ref.block() << " from " << block.tokens << " to " << tokens
+      << " of " << block_tokens_ << " tokens";
+  if (block.state == BlockState::kReserved) {
+    Move(ref.block(), BlockState::kPinned);
+  }
+  total_.tokens += tokens - block.tokens;
+  TallyOf(block.owner).tokens += tokens - block.tokens;
+  block.tokens = tokens;
+}
+
+BlockRef BlockPool::Pin(BlockId id) {
+  Block& block = At(id);
+  KV_CHECK(block.state == BlockState::kPinned ||
+           block.state == BlockState::kCached)
+      << "block " << id << " is " << BlockStateName(block.state);
+  if (block.state == BlockState::kCached) Move(id, BlockState::kPinned);
+  ++block.pins;
+  return BlockRef(this, id);
+}
+
+void BlockPool::Keep(const BlockRef& ref) {
+  Block& block = At(ref.block());
+  KV_CHECK(block.tokens == block_tokens_)
+      << "block " << ref.block() << " holds " << block.tokens << " of "
+      << block_tokens_ << " tokens";
+  block.kept = true;
+}
+
+void BlockPool::Forget(BlockId id) {
+  Block& block = At(id);
+  KV_CHECK(block.kept) << "block " << id << " is not kept";
+  block.kept = false;
+  if (block.state != BlockState::kCached) return;
+  Move(id, BlockState::kFree);
+  free_.Insert(id);
+}
+
+BlockTally BlockPool::tally(VersionId owner) const {
+  const size_t index = static_cast<size_t>(owner.value());
+  return index < by_owner_.size() ? by_owner_[index] : BlockTally();
+}
+
+const BlockPool::Block& BlockPool::At(BlockId block) const {
+  KV_CHECK(block.valid() && block.value() < block_count())
+      << "block " << block << " of " << block_count();
+  return blocks_[block.value()];
+}
+
+BlockPool::Block& BlockPool::At(BlockId block) {
+  return const_cast<Block&>(std::as_const(*this).At(block));
+}
+
+BlockTally& BlockPool::TallyOf(VersionId owner) {
+  const size_t index = static_cast<size_t>(owner.value());
+  if (index >= by_owner_.size()) by_owner_.resize(index + 1);
+  return by_owner_[index];
+}
+
+void BlockPool::Move(BlockId id, BlockState to) {
+  Block& block = At(id);
+  --CountOf(total_.blocks, block.state);
+  ++CountOf(total_.blocks, to);
+  if (BelongsToVersion(block.state)) {
+    --CountOf(TallyOf(block.owner).blocks, block.state);
+  }
+  if (BelongsToVersion(to)) {
+    ++CountOf(TallyOf(block.owner).blocks, to);
+  } else {
+    total_.tokens -= block.tokens;
+    if (block.tokens > 0) TallyOf(block.owner).tokens -= block.tokens;
+    block.tokens = 0;
+  }
+  block.state = to;
+}
+
+void BlockPool::Unpin(BlockId id) {
+  Block& block = At(id);
+  KV_CHECK(block.pins > 0) << "block " << id << " has no pin";
+  if (--block.pins > 0) return;
+  if (block.kept) {
+    Move(id, BlockState::kCached);
+    return;
+  }
+  Move(id, BlockState::kFree);
+  free_.Insert(id);
+}
+
+std::vector<std::string> BlockPool::Violations() const {
+  std::vector<std::string> found;
+  BlockTally total;
+  std::vector<BlockTally> by_owner(by_owner_.size());
+  for (int64_t i = 0; i < block_count(); ++i) {
+    const BlockId id(static_cast<BlockId::Value>(i));
+    const Block& block = blocks_[i];
+    const bool owned = BelongsToVersion(block.state);
+    ++CountOf(total.blocks, block.state);
+    total.tokens += block.tokens;
+    if (owned) {
+      BlockTally& tally = by_owner[block.owner.value()];
+      ++CountOf(tally.blocks, block.state);
+      tally.tokens += block.tokens;
+    }
+    const bool pinned = block.state == BlockState::kReserved ||
+                        block.state == BlockState::kPinned;
+    const bool full = block.tokens == block_tokens_;
+    if (free_.Contains(id) != (block.state == BlockState::kFree) ||
+        pinned != (block.pins > 0) || (!owned && block.tokens != 0) ||
+        ((block.kept || block.pins > 1) && !full) ||
+        ((block.state == BlockState::kCached) && !block.kept) ||
+        ((block.state == BlockState::kPinned) && block.tokens == 0)) {
+      found.push_back(
+          absl::StrCat("block ", i, " is ", BlockStateName(block.state),
+                       " with ", block.pins, " pins, ", block.tokens,
+                       " tokens, ", block.kept ? "" : "not ", "kept, ",
+                       free_.Contains(id) ? "" : "not ", "in the free set"));
+    }
+  }
+  if (total != total_ || by_owner != by_owner_) {
+    found.push_back("block counts by state differ from the blocks' states");
+  }
+  return found;
+}
+
+}  // namespace kvasir

@@ -1,0 +1,150 @@
+#ifndef KVASIR_CACHE_BLOCK_POOL_H_
+#define KVASIR_CACHE_BLOCK_POOL_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/strings/string_view.h"
+
+#include "cache/base/strong_id.h"
+#include "cache/block_id_set.h"
+#include "cache/snapshot.h"
+
+namespace kvasir {
+
+class BlockPool;
+
+enum class BlockState : uint8_t {
+  kFree,      // holds nothing
+  kReserved,  // granted, no token yet
+  kPinned,    // holds tokens and at least one BlockRef
+  kCached,    // full, kept, and nobody holds it
+  kLeaving,   // holds nothing and is never granted again
+};
+
+// The metric label of a state.
+absl::string_view BlockStateName(BlockState state);
+
+// Blocks of a pool, or of one version in it, by state, and the tokens that its
+// pinned and cached ones hold. Plain value.
+struct BlockTally {
+  BlockCounts blocks;
+  int64_t tokens = 0;
+  friend bool operator==(const BlockTally&, const BlockTally&) = default;
+};
+
+// A pin: while it lives, its block is neither granted to anybody else nor
+// evicted. The last one to go turns a kept block into a cached one and frees
+// any other.
+//
+// Engine thread only; must not outlive its pool. Movable, the source is empty
+// afterwards.
+class [[nodiscard]] BlockRef {
+ public:
+  BlockRef() = default;
+  BlockRef(BlockRef&& other) noexcept;
+  BlockRef& operator=(BlockRef&& other) noexcept;
+  ~BlockRef();
+
+  bool held() const { return pool_ != nullptr; }
+  BlockId block() const { return block_; }
+
+ private:
+  friend class BlockPool;
+  BlockRef(BlockPool* pool, BlockId block) : pool_(pool), block_(block) {}
+
+  BlockPool* pool_ = nullptr;
+  BlockId block_;
+};
+
+// Ids, states and counts of the blocks of one tier. Knows neither bytes nor
+// what the tokens are.
+//
+//   free     -> reserved  Grant()
+//   free     -> leaving   Leave()
+//   reserved -> pinned    Fill()
+//   reserved -> free      its BlockRef goes
+//   pinned   -> cached    its last BlockRef goes, and it was kept
+//   pinned   -> free      its last BlockRef goes, and it was not
+//   cached   -> pinned    Pin()
+//   cached   -> free      Forget()
+//
+// The lowest free id is granted first. Counts are kept up to date by every
+// move, so that reading them costs nothing. Engine thread only.
+class BlockPool {
+ public:
+  // An empty pool; `block_tokens` is what a full block holds.
+  explicit BlockPool(int32_t block_tokens);
+  ~BlockPool();  // no BlockRef may be left
+  BlockPool(const BlockPool&) = delete;
+  BlockPool& operator=(const BlockPool&) = delete;
+
+  // Adds free blocks behind the last one until there are `block_count`.
+  void Grow(int64_t block_count);
+
+  // Takes a free block out of use for good.
+  void Leave(BlockId block);
+
+  // Cuts off the leaving blocks at the end; returns how many blocks are left.
+  int64_t Trim();
+
+  // The lowest free block, reserved for `owner`. There must be a free one.
+  BlockRef Grant(VersionId owner);
+
+  // The block now holds `tokens` tokens, at least as many as before. Only for
+  // its single holder, and not once it is kept.
+  void Fill(const BlockRef& ref, int32_t tokens);
+
+  // One more pin on a pinned or cached block.
+  BlockRef Pin(BlockId block);
+
+  // The full block of `ref` stays as a cached one when its last pin goes.
+  void Keep(const BlockRef& ref);
+
+  // Undoes Keep(): a cached block becomes free now, a pinned one with its last
+  // pin.
+  void Forget(BlockId block);
+
+  BlockState state(BlockId block) const { return At(block).state; }
+  bool kept(BlockId block) const { return At(block).kept; }
+  int32_t pin_count(BlockId block) const { return At(block).pins; }
+  int32_t filled_tokens(BlockId block) const { return At(block).tokens; }
+  // The version that the block was last granted to.
+  VersionId owner(BlockId block) const { return At(block).owner; }
+
+  int32_t block_tokens() const { return block_tokens_; }
+  int64_t block_count() const { return static_cast<int64_t>(blocks_.size()); }
+  const BlockTally& tally() const { return total_; }
+  // Free and leaving blocks belong to no version and are zero in it.
+  BlockTally tally(VersionId owner) const;
+
+  // What must hold of the pool and does not. Walks all blocks.
+  std::vector<std::string> Violations() const;
+
+ private:
+  friend class BlockRef;
+  struct Block {
+    BlockState state = BlockState::kFree;
+    bool kept = false;
+    int32_t tokens = 0;
+    int32_t pins = 0;
+    VersionId owner;
+  };
+
+  const Block& At(BlockId block) const;
+  Block& At(BlockId block);
+  BlockTally& TallyOf(VersionId owner);
+  void Move(BlockId id, BlockState to);
+  void Unpin(BlockId id);
+
+  const int32_t block_tokens_;
+  std::vector<Block> blocks_;
+  BlockIdSet free_;
+  BlockTally total_;
+  std::vector<BlockTally> by_owner_;  // by VersionId
+};
+
+}  // namespace kvasir
+
+#endif  // KVASIR_CACHE_BLOCK_POOL_H_

@@ -1,0 +1,31 @@
+#include "cache/block_table.h"
+
+#include <utility>
+
+#include "cache/base/check.h"
+
+namespace kvasir {
+
+void BlockTable::Append(BlockRef block) {
+  KV_CHECK(block.held());
+  ids_.push_back(block.block());
+  refs_.push_back(std::move(block));
+}
+
+void BlockTable::Replace(int64_t index, BlockRef block) {
+  KV_CHECK(block.held() && index >= 0 && index < size())
+      << "index " << index << " of " << size();
+  ids_[index] = block.block();
+  refs_[index] = std::move(block);
+}
+
+void BlockTable::Truncate(int64_t block_count) {
+  KV_CHECK(block_count >= 0 && block_count <= size())
+      << block_count << " of " << size();
+  while (size() > block_count) {
+    refs_.pop_back();
+    ids_.pop_back();
+  }
+}
+
+}  // namespace kvasir

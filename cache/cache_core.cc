@@ -1,0 +1,310 @@
+#include "cache/cache_core.h"
+
+#include <algorithm>
+#include <iterator>
+#include <utility>
+
+#include "cache/base/check.h"
+#include "cache/base/status_macros.h"
+#include "cache/invariants.h"
+
+namespace kvasir {
+
+CacheCore::CacheCore(const KvCache::Options& options, BlockArena arena,
+                     std::unique_ptr<EvictionPolicy> policy)
+    : options_(options),
+      block_tokens_(options.layout.block_tokens),
+      arena_(std::move(arena)),
+      pool_(options.layout.block_tokens),
+      prefixes_(pool_, options.layout.block_tokens, options.index_hash_bits,
+                std::move(policy)) {
+  pool_.Grow(options.capacity_blocks);
+}
+
+CacheCore::~CacheCore() {
+  KV_CHECK(leases_.empty() && !reserving_)
+      << leases_.size() << " leases and "
+      << (reserving_ ? "a reservation" : "no reservation")
+      << " outlive the cache";
+}
+
+VersionId CacheCore::AddVersion(std::string_view label,
+                                std::string_view fingerprint) {
+  const VersionId id = versions_.Add(label, fingerprint);
+  const absl::Status moved = versions_.Move(id, VersionState::kServing);
+  KV_CHECK(moved.ok()) << moved;
+  return id;
+}
+
+absl::StatusOr<std::unique_ptr<LeaseState>> CacheCore::OpenLease(
+    const LeaseRequest& request) {
+  std::thread::id unset;
+  engine_thread_.compare_exchange_strong(unset, std::this_thread::get_id());
+  KV_DCHECK(OnEngineThread());
+  RETURN_IF_ERROR(versions_.CheckServing(request.version));
+  auto lease = std::make_unique<LeaseState>();
+  lease->core = this;
+  lease->version = request.version;
+  lease->scope = std::make_shared<const BlockScope>(
+      BlockScope{.fingerprint = versions_.At(request.version).fingerprint,
+                 .salt = std::string(request.salt)});
+  lease->read_cache = request.read_cache;
+  lease->write_cache = request.write_cache;
+  lease->resumed = request.resumed;
+  lease->recompute_tokens = request.recompute_tokens;
+  lease->open_tokens.reserve(block_tokens_);
+  lease->list_index = leases_.size();
+  leases_.push_back(lease.get());
+  versions_.AddLease(lease->version);
+  if (options_.prefix_caching && lease->read_cache) {
+    if (!lease->resumed) counters_.lookup_tokens += request.tokens.size();
+    CountHits(*lease, AppendCached(*lease, request.tokens));
+  }
+  return lease;
+}
+
+int64_t CacheCore::ExtendLease(LeaseState& lease,
+                               absl::Span<const TokenId> tokens) {
+  KV_CHECK(!lease.growing) << "the lease is part of a live reservation";
+  KV_CHECK(static_cast<int64_t>(tokens.size()) >= lease.token_count)
+      << tokens.size() << " known tokens, " << lease.token_count << " held";
+  if (!options_.prefix_caching || !lease.read_cache ||
+      lease.token_count % block_tokens_ != 0 ||
+      !IsFindable(lease, lease.table.size())) {
+    return 0;
+  }
+  const int64_t gained = AppendCached(lease, tokens);
+  CountHits(lease, gained);
+  return gained;
+}
+
+void CacheCore::EndLease(LeaseState& lease) {
+  KV_CHECK(!lease.growing) << "the lease is part of a live reservation";
+  prefixes_.Release(std::move(lease.table));
+  versions_.DropLease(lease.version);
+  leases_.back()->list_index = lease.list_index;
+  std::swap(leases_[lease.list_index], leases_.back());
+  leases_.pop_back();
+}
+
+FlushResult CacheCore::Flush() {
+  const int64_t freed = prefixes_.Flush();
+  counters_.evicted_flush_blocks += freed;
+  return {.freed_blocks = freed, .freed_bytes = freed * layout().BlockBytes()};
+}
+
+int64_t CacheCore::BlocksNeeded(const LeaseState& lease,
+                                int64_t token_count) const {
+  return layout().BlocksFor(lease.token_count + token_count) -
+         layout().BlocksFor(lease.token_count);
+}
+
+void CacheCore::Grant(ReservationState& reservation) {
+  KV_CHECK(!reserving_) << "one reservation at a time";
+  int64_t wanted = 0;
+  for (const ReservationState::Growth& growth : reservation.growths) {
+    KV_CHECK(growth.lease->core == this) << "a lease of another cache";
+    KV_CHECK(!growth.lease->growing) << "a lease is named twice";
+    growth.lease->growing = true;
+    wanted += BlocksNeeded(*growth.lease, growth.token_count);
+  }
+  const CapacityView capacity = Capacity();
+  KV_CHECK(wanted <= capacity.available_blocks())
+      << wanted << " blocks wanted, " << capacity.free_blocks << " free and "
+      << capacity.cached_blocks << " cached ones there";
+  reserving_ = true;
+  for (; wanted > pool_.tally().blocks.free;
+       ++counters_.evicted_capacity_blocks) {
+    prefixes_.EvictOne();
+  }
+  for (const ReservationState::Growth& growth : reservation.growths) {
+    LeaseState& lease = *growth.lease;
+    for (int64_t missing = BlocksNeeded(lease, growth.token_count); missing > 0;
+         --missing) {
+      lease.table.Append(pool_.Grant(lease.version));
+    }
+  }
+}
+
+void CacheCore::Commit(ReservationState& reservation) {
+  const auto tokens = absl::MakeConstSpan(reservation.tokens);
+  for (const ReservationState::Growth& growth : reservation.growths) {
+    growth.lease->growing = false;
+    AppendTokens(*growth.lease,
+                 tokens.subspan(growth.first_token, growth.token_count));
+  }
+  reserving_ = false;
+}
+
+void CacheCore::Drop(ReservationState& reservation) {
+  for (const ReservationState::Growth& growth : reservation.growths) {
+    growth.lease->growing = false;
+    growth.lease->table.Truncate(layout().BlocksFor(growth.lease->token_count));
+  }
+  reserving_ = false;
+}
+
+CapacityView CacheCore::Capacity() const {
+  const BlockCounts& blocks = pool_.tally().blocks;
+  return {.block_tokens = layout().block_tokens,
+          .total_blocks = blocks.total(),
+          .free_blocks = blocks.free,
+          .cached_blocks = blocks.cached};
+}
+
+CacheSnapshot CacheCore::Snapshot() const {
+  CacheSnapshot snapshot;
+  snapshot.block_tokens = layout().block_tokens;
+  snapshot.token_bytes = layout().TokenBytes();
+  snapshot.index_entries = prefixes_.index().size();
+  snapshot.counters = counters_;
+  snapshot.counters.rejected_collisions =
+      prefixes_.index().rejected_collisions();
+  snapshot.tiers.push_back(
+      {.tier = "device",
+       .block_bytes = layout().BlockBytes(),
+       .capacity_bytes = pool_.block_count() * layout().BlockBytes(),
+       .blocks = pool_.tally().blocks,
+       .bytes = BytesOf(pool_.tally())});
+  snapshot.versions.reserve(versions_.versions().size());
+  for (const CacheVersion& version : versions_.versions()) {
+    const BlockTally tally = pool_.tally(version.id);
+    snapshot.versions.push_back(
+        {.id = version.id,
+         .label = version.label,
+         .fingerprint = version.fingerprint,
+         .state = std::string(VersionStateName(version.state)),
+         .lease_count = version.lease_count,
+         .blocks = tally.blocks,
+         .bytes = BytesOf(tally),
+         .hit_tokens = version.hit_tokens});
+  }
+  return snapshot;
+}
+
+std::vector<std::string> CacheCore::Violations() const {
+  std::vector<std::string> found = CheckSnapshot(Snapshot());
+  for (std::vector<std::string> violations :
+       {pool_.Violations(), prefixes_.Violations(),
+        CheckLeases(pool_, versions_, leases_)}) {
+    std::move(violations.begin(), violations.end(), std::back_inserter(found));
+  }
+  return found;
+}
+
+BlockTableView CacheCore::View(absl::Span<const BlockId> blocks) const {
+  return {.base = arena_.base(),
+          .block_bytes = arena_.block_bytes(),
+          .blocks = blocks};
+}
+
+bool CacheCore::OnEngineThread() const {
+  const std::thread::id engine_thread = engine_thread_.load();
+  return engine_thread == std::thread::id() ||
+         engine_thread == std::this_thread::get_id();
+}
+
+bool CacheCore::UsesIndex(const LeaseState& lease) const {
+  return options_.prefix_caching && (lease.read_cache || lease.write_cache);
+}
+
+bool CacheCore::IsFindable(const LeaseState& lease, int64_t block_count) const {
+  return block_count == 0 ||
+         prefixes_.Findable(lease.table.ids()[block_count - 1]);
+}
+
+BlockIdentity CacheCore::IdentityOf(LeaseState& lease, int64_t index,
+                                    absl::Span<const TokenId> tokens) {
+  BlockIdentity identity;
+  const BlockKey* parent_key = nullptr;
+  if (index > 0) {
+    identity.parent = lease.table.ids()[index - 1];
+    parent_key = &prefixes_.index().At(identity.parent).key;
+  }
+  NextBlockKey& next = lease.next_key;
+  if (next.block_index != index || tokens != next.tokens) {
+    next.key = hasher_.Key(parent_key, *lease.scope, tokens);
+    next.block_index = index;
+    next.tokens.assign(tokens.begin(), tokens.end());
+  }
+  identity.key = next.key;
+  identity.scope = lease.scope;
+  identity.tokens = tokens;
+  return identity;
+}
+
+int64_t CacheCore::AppendCached(LeaseState& lease,
+                                absl::Span<const TokenId> tokens) {
+  const int64_t known = static_cast<int64_t>(tokens.size());
+  const int64_t before = lease.token_count;
+  // The last known token is computed in any case: its logits are wanted.
+  while (lease.token_count + block_tokens_ < known) {
+    const BlockIdentity identity =
+        IdentityOf(lease, lease.table.size(),
+                   tokens.subspan(lease.token_count, block_tokens_));
+    BlockRef block = prefixes_.Find(identity);
+    if (!block.held()) break;
+    prefixes_.RecordHit(block.block());
+    lease.table.Append(std::move(block));
+    lease.token_count += block_tokens_;
+  }
+  return lease.token_count - before;
+}
+
+void CacheCore::CountHits(LeaseState& lease, int64_t tokens) {
+  lease.cached_token_count += tokens;
+  if (lease.resumed) return;
+  counters_.hit_tokens += tokens;
+  versions_.CountHits(lease.version, tokens);
+}
+
+void CacheCore::AppendTokens(LeaseState& lease,
+                             absl::Span<const TokenId> tokens) {
+  if (lease.resumed) {
+    const int64_t left = lease.recompute_tokens - lease.token_count;
+    counters_.recomputed_tokens +=
+        std::clamp<int64_t>(left, 0, static_cast<int64_t>(tokens.size()));
+  }
+  while (!tokens.empty()) {
+    const int64_t index = lease.token_count / block_tokens_;
+    const int64_t filled = lease.token_count % block_tokens_;
+    const auto part = tokens.subspan(0, block_tokens_ - filled);
+    const int64_t now_filled = filled + static_cast<int64_t>(part.size());
+    lease.open_tokens.insert(lease.open_tokens.end(), part.begin(), part.end());
+    pool_.Fill(lease.table.ref(index), static_cast<int32_t>(now_filled));
+    lease.token_count += part.size();
+    if (now_filled == block_tokens_) {
+      Seal(lease, index);
+      lease.open_tokens.clear();
+    }
+    tokens.remove_prefix(part.size());
+  }
+}
+
+// With the codecs f32 and f16 the sealed form of a block is its open form, so
+// sealing changes no byte; it gives the block its identity.
+void CacheCore::Seal(LeaseState& lease, int64_t index) {
+  if (!UsesIndex(lease) || !IsFindable(lease, index)) return;
+  const BlockIdentity identity = IdentityOf(lease, index, lease.open_tokens);
+  BlockRef same = prefixes_.Find(identity);
+  if (same.held()) {
+    lease.table.Replace(index, std::move(same));
+    ++counters_.deduplicated_blocks;
+  } else if (lease.write_cache) {
+    prefixes_.Publish(identity, lease.table.ref(index));
+    ++counters_.inserted_blocks;
+  }
+}
+
+ByteAccount CacheCore::BytesOf(const BlockTally& tally) const {
+  const int64_t block_bytes = layout().BlockBytes();
+  const int64_t held = tally.blocks.pinned + tally.blocks.cached;
+  const int64_t token_bytes = tally.tokens * layout().TokenBytes();
+  return {.free = tally.blocks.free * block_bytes,
+          .reserved = tally.blocks.reserved * block_bytes,
+          .tokens = token_bytes,
+          .fragmentation = held * block_bytes - token_bytes,
+          .leaving = tally.blocks.leaving * block_bytes};
+}
+
+}  // namespace kvasir

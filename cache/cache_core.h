@@ -1,0 +1,98 @@
+#ifndef KVASIR_CACHE_CACHE_CORE_H_
+#define KVASIR_CACHE_CACHE_CORE_H_
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+
+#include "cache/base/strong_id.h"
+#include "cache/block_arena.h"
+#include "cache/block_identity.h"
+#include "cache/block_pool.h"
+#include "cache/kv_cache.h"
+#include "cache/kv_layout.h"
+#include "cache/lease_state.h"
+#include "cache/prefix_cache.h"
+#include "cache/reservation_state.h"
+#include "cache/snapshot.h"
+#include "cache/version_table.h"
+
+namespace kvasir {
+
+// What KvCache, Lease and Reservation do together: the parts of the cache and
+// the moves that touch more than one of them.
+//
+// Owned by the KvCache and at a fixed address, so that leases and reservations
+// can point to it; none of them may be left when it goes. Engine thread only,
+// except that the cache may be set up on another thread before the first lease.
+class CacheCore {
+ public:
+  // `options` have been checked and `arena` holds their blocks.
+  CacheCore(const KvCache::Options& options, BlockArena arena,
+            std::unique_ptr<EvictionPolicy> policy);
+  ~CacheCore();
+  CacheCore(const CacheCore&) = delete;
+  CacheCore& operator=(const CacheCore&) = delete;
+
+  // The methods of KvCache; see there.
+  VersionId AddVersion(std::string_view label, std::string_view fingerprint);
+  absl::StatusOr<std::unique_ptr<LeaseState>> OpenLease(
+      const LeaseRequest& request);
+  int64_t ExtendLease(LeaseState& lease, absl::Span<const TokenId> tokens);
+  FlushResult Flush();
+  CapacityView Capacity() const;
+  CacheSnapshot Snapshot() const;
+  std::vector<std::string> Violations() const;
+  int64_t BlocksNeeded(const LeaseState& lease, int64_t token_count) const;
+
+  // Drops the lease's pins. It must not be part of a live reservation.
+  void EndLease(LeaseState& lease);
+
+  // Appends the blocks of every growth to its lease's table, then either fills
+  // them or takes them away again.
+  void Grant(ReservationState& reservation);
+  void Commit(ReservationState& reservation);
+  void Drop(ReservationState& reservation);
+
+  BlockTableView View(absl::Span<const BlockId> blocks) const;
+  const KvLayout& layout() const { return options_.layout; }
+
+  // False on any thread but that of the first lease.
+  bool OnEngineThread() const;
+
+ private:
+  bool UsesIndex(const LeaseState& lease) const;
+  // False if a block of the lease is not findable; then none after it can be.
+  bool IsFindable(const LeaseState& lease, int64_t block_count) const;
+  // The identity of block `index` of the lease, holding `tokens`.
+  BlockIdentity IdentityOf(LeaseState& lease, int64_t index,
+                           absl::Span<const TokenId> tokens);
+  int64_t AppendCached(LeaseState& lease, absl::Span<const TokenId> tokens);
+  void CountHits(LeaseState& lease, int64_t tokens);
+  void AppendTokens(LeaseState& lease, absl::Span<const TokenId> tokens);
+  void Seal(LeaseState& lease, int64_t index);
+  ByteAccount BytesOf(const BlockTally& tally) const;
+
+  const KvCache::Options options_;
+  const int64_t block_tokens_;
+  BlockArena arena_;
+  BlockPool pool_;
+  PrefixCache prefixes_;
+  VersionTable versions_;
+  BlockHasher hasher_;
+  CacheCounters counters_;
+  std::vector<LeaseState*> leases_;
+  bool reserving_ = false;                        // a reservation is alive
+  std::atomic<std::thread::id> engine_thread_{};  // set by the first lease
+};
+
+}  // namespace kvasir
+
+#endif  // KVASIR_CACHE_CACHE_CORE_H_

@@ -1,0 +1,139 @@
+#include "cache/kv_cache.h"
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+
+#include "cache/base/check.h"
+#include "cache/base/status_macros.h"
+#include "cache/block_arena.h"
+#include "cache/cache_core.h"
+
+namespace kvasir {
+namespace {
+
+absl::Status CheckRange(absl::string_view name, int64_t value, int64_t lowest,
+                        int64_t highest) {
+  if (value >= lowest && value <= highest) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "cache: ", name, " is ", value, ", must be ", lowest, " to ", highest));
+}
+
+absl::Status Check(const KvCache::Options& options) {
+  const KvLayout& layout = options.layout;
+  RETURN_IF_ERROR(CheckRange("layer_count", layout.layer_count, 1,
+                             KvCache::kMaxLayoutDimension));
+  RETURN_IF_ERROR(CheckRange("kv_head_count", layout.kv_head_count, 1,
+                             KvCache::kMaxLayoutDimension));
+  RETURN_IF_ERROR(
+      CheckRange("head_dim", layout.head_dim, 1, KvCache::kMaxLayoutDimension));
+  RETURN_IF_ERROR(CheckRange("block_tokens", layout.block_tokens, 1,
+                             KvCache::kMaxBlockTokens));
+  RETURN_IF_ERROR(
+      CheckRange("index_hash_bits", options.index_hash_bits, 1, 64));
+  const int64_t max_blocks =
+      std::min<int64_t>(std::numeric_limits<BlockId::Value>::max(),
+                        KvCache::kMaxAddressBytes / layout.BlockBytes());
+  RETURN_IF_ERROR(
+      CheckRange("capacity_blocks", options.capacity_blocks, 1, max_blocks));
+  if (options.address_space_blocks != 0) {
+    RETURN_IF_ERROR(CheckRange("address_space_blocks",
+                               options.address_space_blocks,
+                               options.capacity_blocks, max_blocks));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<KvCache>> KvCache::Create(
+    const Options& options, std::unique_ptr<DeviceMemory> memory,
+    std::unique_ptr<EvictionPolicy> policy) {
+  KV_CHECK(memory != nullptr && policy != nullptr);
+  RETURN_IF_ERROR(Check(options));
+  ASSIGN_OR_RETURN(BlockArena arena,
+                   BlockArena::Create(options.layout.BlockBytes(),
+                                      std::max(options.address_space_blocks,
+                                               options.capacity_blocks),
+                                      std::move(memory)));
+  RETURN_IF_ERROR(arena.Grow(options.capacity_blocks));
+  return std::unique_ptr<KvCache>(new KvCache(std::make_unique<CacheCore>(
+      options, std::move(arena), std::move(policy))));
+}
+
+KvCache::KvCache(std::unique_ptr<CacheCore> core) : core_(std::move(core)) {}
+
+KvCache::~KvCache() = default;
+
+VersionId KvCache::AddVersion(std::string_view label,
+                              std::string_view fingerprint) {
+  KV_DCHECK(core_->OnEngineThread());
+  return core_->AddVersion(label, fingerprint);
+}
+
+absl::StatusOr<Lease> KvCache::OpenLease(const LeaseRequest& request) {
+  ASSIGN_OR_RETURN(std::unique_ptr<LeaseState> state,
+                   core_->OpenLease(request));
+  return Lease(std::move(state));
+}
+
+int64_t KvCache::ExtendLease(Lease& lease, absl::Span<const TokenId> tokens) {
+  KV_DCHECK(core_->OnEngineThread());
+  KV_CHECK(lease.held());
+  return core_->ExtendLease(*lease.state_, tokens);
+}
+
+CapacityView KvCache::Capacity() const {
+  KV_DCHECK(core_->OnEngineThread());
+  return core_->Capacity();
+}
+
+int64_t KvCache::BlocksNeeded(const Lease& lease, int64_t token_count) const {
+  KV_DCHECK(core_->OnEngineThread());
+  KV_CHECK(lease.held() && token_count >= 0) << token_count;
+  return core_->BlocksNeeded(*lease.state_, token_count);
+}
+
+Reservation KvCache::Reserve(absl::Span<const LeaseGrowth> growths) {
+  KV_DCHECK(core_->OnEngineThread());
+  auto state = std::make_unique<ReservationState>();
+  state->core = core_.get();
+  state->growths.reserve(growths.size());
+  size_t token_count = 0;
+  for (const LeaseGrowth& growth : growths) {
+    KV_CHECK(growth.lease != nullptr && growth.lease->held());
+    state->growths.push_back({.lease = growth.lease->state_.get(),
+                              .first_token = token_count,
+                              .token_count = growth.tokens.size()});
+    token_count += growth.tokens.size();
+  }
+  state->tokens.reserve(token_count);
+  for (const LeaseGrowth& growth : growths) {
+    state->tokens.insert(state->tokens.end(), growth.tokens.begin(),
+                         growth.tokens.end());
+  }
+  core_->Grant(*state);
+  return Reservation(std::move(state));
+}
+
+FlushResult KvCache::Flush() {
+  KV_DCHECK(core_->OnEngineThread());
+  return core_->Flush();
+}
+
+CacheSnapshot KvCache::Snapshot() const {
+  KV_DCHECK(core_->OnEngineThread());
+  return core_->Snapshot();
+}
+
+std::vector<std::string> KvCache::Violations() const {
+  KV_DCHECK(core_->OnEngineThread());
+  return core_->Violations();
+}
+
+const KvLayout& KvCache::layout() const { return core_->layout(); }
+
+}  // namespace kvasir

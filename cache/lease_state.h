@@ -1,0 +1,49 @@
+#ifndef KVASIR_CACHE_LEASE_STATE_H_
+#define KVASIR_CACHE_LEASE_STATE_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "cache/base/strong_id.h"
+#include "cache/block_identity.h"
+#include "cache/block_table.h"
+
+namespace kvasir {
+
+class CacheCore;
+
+// The key of the block that a lease fills or looks for next, computed once
+// although it is asked for at every step of a prefill and again at the seal.
+struct NextBlockKey {
+  int64_t block_index = -1;
+  std::vector<TokenId> tokens;  // that the key is of; compared before use
+  BlockKey key{};
+};
+
+// What is behind a Lease. Changed by the CacheCore alone; its address is fixed
+// for life, so that a live reservation can point to it.
+struct LeaseState {
+  // Fixed from the start.
+  CacheCore* core = nullptr;
+  VersionId version;
+  std::shared_ptr<const BlockScope> scope;
+  bool read_cache = true;
+  bool write_cache = true;
+  bool resumed = false;
+  int64_t recompute_tokens = 0;
+
+  // Blocks of `token_count` tokens, then those granted to a live reservation.
+  BlockTable table;
+  int64_t token_count = 0;
+  int64_t cached_token_count = 0;
+  std::vector<TokenId> open_tokens;  // of the open last block
+  NextBlockKey next_key;
+  bool growing = false;   // named by the live reservation
+  size_t list_index = 0;  // in the core's list of leases
+};
+
+}  // namespace kvasir
+
+#endif  // KVASIR_CACHE_LEASE_STATE_H_

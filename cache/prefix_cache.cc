@@ -1,0 +1,106 @@
+#include "cache/prefix_cache.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+#include "cache/base/check.h"
+
+namespace kvasir {
+
+PrefixCache::PrefixCache(BlockPool& pool, int32_t block_tokens,
+                         int32_t hash_bits,
+                         std::unique_ptr<EvictionPolicy> policy)
+    : pool_(pool), index_(block_tokens, hash_bits), order_(std::move(policy)) {}
+
+BlockRef PrefixCache::Find(const BlockIdentity& identity) {
+  const BlockId block = index_.Find(identity);
+  if (!block.valid()) return BlockRef();
+  if (order_.Contains(block)) order_.Remove(block);
+  return pool_.Pin(block);
+}
+
+void PrefixCache::Publish(const BlockIdentity& identity, const BlockRef& own) {
+  index_.Insert(identity, own.block());
+  pool_.Keep(own);
+}
+
+void PrefixCache::Release(BlockTable table) {
+  ++tick_;
+  // From the end, so that a parent is looked at when its child is at rest.
+  while (table.size() > 0) {
+    const BlockId block = table.ids().back();
+    table.Truncate(table.size() - 1);
+    if (pool_.state(block) != BlockState::kCached) continue;
+    index_.RecordUse(block, tick_);
+    if (index_.At(block).child_count == 0) MakeEvictable(block);
+  }
+}
+
+void PrefixCache::EvictOne() {
+  const BlockId block = order_.First();
+  const BlockId parent = index_.At(block).parent;
+  order_.Remove(block);
+  index_.Remove(block);
+  pool_.Forget(block);
+  if (parent.valid() && index_.At(parent).child_count == 0 &&
+      pool_.state(parent) == BlockState::kCached) {
+    MakeEvictable(parent);
+  }
+}
+
+int64_t PrefixCache::Flush() {
+  const int64_t cached = pool_.tally().blocks.cached;
+  for (const BlockId block : index_.Blocks()) pool_.Forget(block);
+  index_.Clear();
+  order_.Clear();
+  return cached;
+}
+
+void PrefixCache::MakeEvictable(BlockId block) {
+  const IndexedBlock& entry = index_.At(block);
+  order_.Insert(EvictionCandidate{.block = block,
+                                  .version = pool_.owner(block),
+                                  .last_use = entry.last_use,
+                                  .depth = entry.depth,
+                                  .hit_count = entry.hit_count});
+}
+
+std::vector<std::string> PrefixCache::Violations() const {
+  std::vector<std::string> found = index_.Violations();
+  for (std::string& violation : order_.Violations()) {
+    found.push_back(std::move(violation));
+  }
+  int64_t evictable = 0;
+  for (int64_t i = 0; i < pool_.block_count(); ++i) {
+    const BlockId block(static_cast<BlockId::Value>(i));
+    const bool cached = pool_.state(block) == BlockState::kCached;
+    const bool indexed = index_.Contains(block);
+    if (pool_.kept(block) != indexed || (cached && !indexed)) {
+      found.push_back(absl::StrCat("block ", i, " is ",
+                                   BlockStateName(pool_.state(block)), ", ",
+                                   pool_.kept(block) ? "" : "not ", "kept and ",
+                                   indexed ? "" : "not ", "indexed"));
+      continue;
+    }
+    const bool leaf = cached && index_.At(block).child_count == 0;
+    evictable += leaf;
+    if (order_.Contains(block) != leaf) {
+      found.push_back(absl::StrCat("block ", i, leaf ? " is not" : " is",
+                                   " in the eviction order"));
+    }
+    if (!indexed || !index_.At(block).parent.valid()) continue;
+    const BlockId parent = index_.At(block).parent;
+    if (!cached && pool_.state(parent) == BlockState::kCached) {
+      found.push_back(absl::StrCat("block ", i, " is pinned and its parent ",
+                                   parent.value(), " is not"));
+    }
+  }
+  if (order_.size() != evictable) {
+    found.push_back(absl::StrCat("the eviction order holds ", order_.size(),
+                                 " blocks instead of ", evictable));
+  }
+  return found;
+}
+
+}  // namespace kvasir
