@@ -1,0 +1,420 @@
+// Random operations on a KvCache and on a model of it that is too simple to be
+// wrong: prefixes are compared as whole token vectors, nothing is hashed, and
+// victims are found by looking at everything.
+
+#include <cstring>
+#include <iostream>
+#include <map>
+#include <memory>
+#include <random>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "tests/cache/cache_testing.h"
+
+namespace kvasir {
+namespace {
+
+using TokenVector = std::vector<TokenId>;
+
+// Identity of a block: fingerprint, salt and all tokens up to its end.
+using Prefix = std::tuple<std::string, std::string, TokenVector>;
+
+struct TwinBlock {
+  Prefix prefix;
+  int pins = 0;
+  bool findable = false;
+  int64_t last_use = 0;
+};
+using TwinBlockPtr = std::shared_ptr<TwinBlock>;
+
+struct TwinLease {
+  std::string fingerprint;
+  std::string salt;
+  bool read = true;
+  bool write = true;
+  bool resumed = false;
+  int64_t recompute = 0;
+  TokenVector tokens;
+  std::vector<TwinBlockPtr> blocks;  // an open one has an empty prefix
+  int64_t cached_tokens = 0;
+};
+
+class Twin {
+ public:
+  explicit Twin(int64_t capacity) : capacity_(capacity) {}
+
+  void Open(TwinLease& lease, const TokenVector& known) {
+    if (lease.read && !lease.resumed) {
+      counters.lookup_tokens += static_cast<int64_t>(known.size());
+    }
+    if (lease.read) Extend(lease, known);
+  }
+
+  int64_t Extend(TwinLease& lease, const TokenVector& known) {
+    int64_t gained = 0;
+    if (!lease.read || lease.tokens.size() % kSmallBlock != 0) return 0;
+    if (!lease.blocks.empty() && !lease.blocks.back()->findable) return 0;
+    while (lease.tokens.size() + kSmallBlock < known.size()) {
+      const size_t end = lease.tokens.size() + kSmallBlock;
+      const auto found = findable_.find(PrefixOf(lease, known, end));
+      if (found == findable_.end()) break;
+      ++found->second->pins;
+      lease.blocks.push_back(found->second);
+      lease.tokens.assign(known.begin(), known.begin() + end);
+      gained += kSmallBlock;
+    }
+    lease.cached_tokens += gained;
+    if (!lease.resumed) counters.hit_tokens += gained;
+    return gained;
+  }
+
+  // Evicts until `wanted` blocks are free; the order of what goes is LRU.
+  void MakeRoom(int64_t wanted) {
+    while (Free() < wanted) {
+      auto victim = findable_.end();
+      for (auto it = findable_.begin(); it != findable_.end(); ++it) {
+        if (it->second->pins > 0 || HasChild(it->first)) continue;
+        if (victim == findable_.end() ||
+            it->second->last_use < victim->second->last_use) {
+          victim = it;
+        }
+      }
+      ASSERT_NE(victim, findable_.end()) << "the twin has nothing to evict";
+      findable_.erase(victim);
+      --used_;
+      ++counters.evicted_capacity_blocks;
+    }
+  }
+
+  void Append(TwinLease& lease, const TokenVector& tokens) {
+    for (const TokenId token : tokens) {
+      if (lease.tokens.size() % kSmallBlock == 0) {
+        lease.blocks.push_back(std::make_shared<TwinBlock>());
+        lease.blocks.back()->pins = 1;
+        ++used_;
+      }
+      if (lease.resumed &&
+          static_cast<int64_t>(lease.tokens.size()) < lease.recompute) {
+        ++counters.recomputed_tokens;
+      }
+      lease.tokens.push_back(token);
+      if (lease.tokens.size() % kSmallBlock == 0) Seal(lease);
+    }
+  }
+
+  void End(TwinLease& lease) {
+    ++tick_;
+    for (const TwinBlockPtr& block : lease.blocks) {
+      if (--block->pins > 0) continue;
+      if (block->findable) {
+        block->last_use = tick_;
+      } else {
+        --used_;
+      }
+    }
+  }
+
+  void Flush() {
+    for (auto& [prefix, block] : findable_) {
+      block->findable = false;
+      if (block->pins == 0) {
+        --used_;
+        ++counters.evicted_flush_blocks;
+      }
+    }
+    findable_.clear();
+  }
+
+  int64_t Free() const { return capacity_ - used_; }
+  int64_t Cached() const {
+    int64_t cached = 0;
+    for (const auto& [prefix, block] : findable_) cached += block->pins == 0;
+    return cached;
+  }
+  int64_t Findable() const { return static_cast<int64_t>(findable_.size()); }
+
+  CacheCounters counters;
+
+ private:
+  static Prefix PrefixOf(const TwinLease& lease, const TokenVector& tokens,
+                         size_t end) {
+    return {lease.fingerprint, lease.salt,
+            TokenVector(tokens.begin(), tokens.begin() + end)};
+  }
+
+  bool HasChild(const Prefix& parent) const {
+    const TokenVector& tokens = std::get<2>(parent);
+    for (const auto& [prefix, block] : findable_) {
+      const TokenVector& other = std::get<2>(prefix);
+      if (std::get<0>(prefix) == std::get<0>(parent) &&
+          std::get<1>(prefix) == std::get<1>(parent) &&
+          other.size() == tokens.size() + kSmallBlock &&
+          std::equal(tokens.begin(), tokens.end(), other.begin())) {
+        return true;
+      }
+    }
+    return false;
+  }
+
+  void Seal(TwinLease& lease) {
+    const size_t index = lease.blocks.size() - 1;
+    if (!lease.read && !lease.write) return;
+    if (index > 0 && !lease.blocks[index - 1]->findable) return;
+    const Prefix prefix = PrefixOf(lease, lease.tokens, lease.tokens.size());
+    const auto same = findable_.find(prefix);
+    if (same != findable_.end()) {
+      lease.blocks[index] = same->second;
+      ++same->second->pins;
+      --used_;
+      ++counters.deduplicated_blocks;
+    } else if (lease.write) {
+      lease.blocks[index]->prefix = prefix;
+      lease.blocks[index]->findable = true;
+      findable_[prefix] = lease.blocks[index];
+      ++counters.inserted_blocks;
+    }
+  }
+
+  const int64_t capacity_;
+  int64_t used_ = 0;
+  int64_t tick_ = 0;
+  std::map<Prefix, TwinBlockPtr> findable_;
+};
+
+struct Pair {
+  Lease lease;
+  TwinLease twin;
+  TokenVector known;  // what the sequence wants to compute in the end
+};
+
+// What a step would compute for the last of `tokens`: a number that depends on
+// everything the keys and values of that place depend on.
+uint64_t Content(const TwinLease& lease, absl::Span<const TokenId> tokens) {
+  uint64_t hash = std::hash<std::string>()(lease.fingerprint) * 31 +
+                  std::hash<std::string>()(lease.salt);
+  for (const TokenId token : tokens) hash = hash * 0x9E3779B97F4A7C15u + token;
+  return hash;
+}
+
+std::byte* Place(const BlockTableView& table, int64_t token) {
+  return table.Block(token / kSmallBlock) +
+         (token % kSmallBlock) * SmallLayout().TokenBytes();
+}
+
+class RandomCacheTest : public testing::TestWithParam<int> {
+ protected:
+  static constexpr int64_t kBlocks = 28;
+  static constexpr int kOperations = 4000;
+
+  void SetUp() override {
+    std::cout << "seed " << GetParam() << "\n";
+    random_.seed(GetParam());
+    KvCache::Options options = SmallOptions(kBlocks);
+    options.index_hash_bits = hash_bits();
+    cache_ = MakeCache(options);
+    for (const char* fingerprint : {"aa", "bb"}) {
+      versions_.push_back(cache_->AddVersion(fingerprint, fingerprint));
+    }
+  }
+
+  int32_t hash_bits() const { return GetParam() % 2 == 0 ? 64 : 2; }
+
+  int Draw(int below) {
+    return std::uniform_int_distribution<int>(0, below - 1)(random_);
+  }
+
+  TokenVector RandomTokens() {
+    // Two tokens and few lengths, so that prefixes are often shared.
+    TokenVector tokens(1 + Draw(30));
+    for (TokenId& token : tokens) token = Draw(8) == 0;
+    return tokens;
+  }
+
+  void OpenOne() {
+    if (pairs_.size() >= 6) return;
+    Pair pair;
+    const int version = Draw(2);
+    pair.twin.fingerprint = version == 0 ? "aa" : "bb";
+    pair.twin.salt = Draw(3) == 0 ? "tenant" : "";
+    pair.twin.read = Draw(5) > 0;
+    pair.twin.write = Draw(5) > 0;
+    pair.known = RandomTokens();
+    Lease lease = Open(*cache_, {.version = versions_[version],
+                                 .tokens = pair.known,
+                                 .salt = pair.twin.salt,
+                                 .read_cache = pair.twin.read,
+                                 .write_cache = pair.twin.write});
+    pair.lease = std::move(lease);
+    twin_.Open(pair.twin, pair.known);
+    pairs_.push_back(std::move(pair));
+  }
+
+  // A preemption: the lease ends and the same sequence comes back.
+  void Resume() {
+    if (pairs_.empty()) return;
+    Pair& pair = pairs_[Draw(pairs_.size())];
+    TwinLease again = pair.twin;
+    again.resumed = true;
+    again.recompute = static_cast<int64_t>(pair.twin.tokens.size());
+    again.tokens.clear();
+    again.blocks.clear();
+    again.cached_tokens = 0;
+    const VersionId version = pair.lease.version();
+    pair.lease = Lease();
+    twin_.End(pair.twin);
+    pair.twin = again;
+    pair.lease = Open(*cache_, {.version = version,
+                                .tokens = pair.known,
+                                .salt = again.salt,
+                                .read_cache = again.read,
+                                .write_cache = again.write,
+                                .resumed = true,
+                                .recompute_tokens = again.recompute});
+    twin_.Open(pair.twin, pair.known);
+  }
+
+  void Step() {
+    std::vector<Pair*> chosen;
+    std::vector<TokenVector> parts;
+    int64_t room = cache_->Capacity().available_blocks();
+    for (Pair& pair : pairs_) {
+      if (Draw(3) == 0) continue;
+      const size_t done = pair.twin.tokens.size();
+      if (done == pair.known.size()) pair.known.push_back(Draw(2));
+      const size_t count =
+          std::min<size_t>(pair.known.size() - done, 1 + Draw(3 * kSmallBlock));
+      const int64_t blocks = cache_->BlocksNeeded(pair.lease, count);
+      if (blocks > room) continue;
+      room -= blocks;
+      chosen.push_back(&pair);
+      parts.emplace_back(pair.known.begin() + done,
+                         pair.known.begin() + done + count);
+    }
+    std::vector<LeaseGrowth> growths;
+    int64_t blocks = 0;
+    for (size_t i = 0; i < chosen.size(); ++i) {
+      growths.push_back({.lease = &chosen[i]->lease, .tokens = parts[i]});
+      blocks += cache_->BlocksNeeded(chosen[i]->lease, parts[i].size());
+    }
+    Reservation reservation = cache_->Reserve(growths);
+    twin_.MakeRoom(blocks);
+    ASSERT_EQ(DeviceBlocks(*cache_).reserved, blocks);
+    ASSERT_THAT(cache_->Violations(), testing::IsEmpty());
+    for (size_t i = 0; i < chosen.size(); ++i) {
+      Compute(*chosen[i], parts[i].size(), reservation.Table(i));
+    }
+    if (Draw(6) == 0) return;  // the step failed
+    std::move(reservation).Commit();
+    for (size_t i = 0; i < chosen.size(); ++i) {
+      twin_.Append(chosen[i]->twin, parts[i]);
+    }
+  }
+
+  void Compute(const Pair& pair, size_t count, const BlockTableView& table) {
+    const size_t done = pair.twin.tokens.size();
+    for (size_t end = done + 1; end <= done + count; ++end) {
+      const uint64_t content =
+          Content(pair.twin, absl::MakeConstSpan(pair.known).subspan(0, end));
+      std::memcpy(Place(table, end - 1), &content, sizeof(content));
+    }
+  }
+
+  void ExtendOne() {
+    if (pairs_.empty()) return;
+    Pair& pair = pairs_[Draw(pairs_.size())];
+    ASSERT_EQ(cache_->ExtendLease(pair.lease, pair.known),
+              twin_.Extend(pair.twin, pair.known));
+  }
+
+  void EndOne() {
+    if (pairs_.empty()) return;
+    const int index = Draw(pairs_.size());
+    twin_.End(pairs_[index].twin);
+    pairs_.erase(pairs_.begin() + index);
+  }
+
+  void Flush() {
+    const int64_t cached = twin_.Cached();
+    ASSERT_EQ(cache_->Flush().freed_blocks, cached);
+    twin_.Flush();
+  }
+
+  void CheckAgainstTwin() {
+    ASSERT_THAT(cache_->Violations(), testing::IsEmpty());
+    const CacheSnapshot snapshot = cache_->Snapshot();
+    ASSERT_EQ(snapshot.tiers[0].blocks.free, twin_.Free());
+    ASSERT_EQ(snapshot.tiers[0].blocks.cached, twin_.Cached());
+    ASSERT_EQ(snapshot.index_entries, twin_.Findable());
+    const CacheCounters& counters = snapshot.counters;
+    ASSERT_EQ(counters.lookup_tokens, twin_.counters.lookup_tokens);
+    ASSERT_EQ(counters.hit_tokens, twin_.counters.hit_tokens);
+    ASSERT_EQ(counters.recomputed_tokens, twin_.counters.recomputed_tokens);
+    ASSERT_EQ(counters.inserted_blocks, twin_.counters.inserted_blocks);
+    ASSERT_EQ(counters.deduplicated_blocks, twin_.counters.deduplicated_blocks);
+    ASSERT_EQ(counters.evicted_capacity_blocks,
+              twin_.counters.evicted_capacity_blocks);
+    ASSERT_EQ(counters.evicted_flush_blocks,
+              twin_.counters.evicted_flush_blocks);
+    for (const Pair& pair : pairs_) CheckLease(pair);
+  }
+
+  // Every place that a lease holds has the content of its own prefix.
+  void CheckLease(const Pair& pair) {
+    ASSERT_EQ(pair.lease.token_count(),
+              static_cast<int64_t>(pair.twin.tokens.size()));
+    ASSERT_EQ(pair.lease.cached_token_count(), pair.twin.cached_tokens);
+    const BlockTableView table = pair.lease.Table();
+    for (size_t end = 1; end <= pair.twin.tokens.size(); ++end) {
+      uint64_t content;
+      std::memcpy(&content, Place(table, end - 1), sizeof(content));
+      ASSERT_EQ(content,
+                Content(pair.twin,
+                        absl::MakeConstSpan(pair.twin.tokens).subspan(0, end)))
+          << "token " << end - 1;
+    }
+  }
+
+  std::mt19937 random_;
+  std::unique_ptr<KvCache> cache_;
+  std::vector<VersionId> versions_;
+  std::vector<Pair> pairs_;
+  Twin twin_{kBlocks};
+};
+
+TEST_P(RandomCacheTest, AgreesWithTheTwinAfterEveryOperation) {
+  // The parts are right one by one; what goes wrong in a cache is their play.
+  for (int i = 0; i < kOperations && !HasFatalFailure(); ++i) {
+    const int operation = Draw(100);
+    if (operation < 20) {
+      OpenOne();
+    } else if (operation < 70) {
+      Step();
+    } else if (operation < 80) {
+      ExtendOne();
+    } else if (operation < 94) {
+      EndOne();
+    } else if (operation < 99) {
+      Resume();
+    } else {
+      Flush();
+    }
+    CheckAgainstTwin();
+  }
+  const CacheCounters counters = cache_->Snapshot().counters;
+  EXPECT_GT(counters.hit_tokens, 0);
+  EXPECT_GT(counters.recomputed_tokens, 0);
+  EXPECT_GT(counters.deduplicated_blocks, 0);
+  EXPECT_GT(counters.evicted_capacity_blocks, 0);
+  EXPECT_EQ(counters.rejected_collisions > 0, hash_bits() < 64);
+  pairs_.clear();
+  cache_->Flush();
+  EXPECT_EQ(UsedBlocks(*cache_), 0);
+}
+
+INSTANTIATE_TEST_SUITE_P(Seeds, RandomCacheTest, testing::Range(1, 9));
+
+}  // namespace
+}  // namespace kvasir
