@@ -87,15 +87,14 @@ build() {
   (cd "$repo" && cmake --preset "$preset" "${cmake_options[@]}") \
     >"$logs/configure-$preset.log" 2>&1 ||
     fail "cmake could not configure preset $preset: $(
-      grep -m1 -A2 'CMake Error' "$logs/configure-$preset.log" | tr '\n' ' '
+      grep -m1 -A2 'CMake Error' "$logs/configure-$preset.log" | tr '\n' ' ' || true
     ) See $logs/configure-$preset.log"
   local targets=()
   [ $# -gt 0 ] && targets=(--target "$@")
   (cd "$repo" && cmake --build --preset "$preset" "${targets[@]}") 2>&1 |
-    tee "$logs/build-$preset.log" | build_progress
-  [ "${PIPESTATUS[0]}" -eq 0 ] ||
+    tee "$logs/build-$preset.log" | build_progress ||
     fail "the build failed: $(
-      grep -m1 -E 'error|Killed' "$logs/build-$preset.log"
+      grep -m1 -E 'error|Killed' "$logs/build-$preset.log" || true
     ) See $logs/build-$preset.log"
   note "done in $((SECONDS - started)) s"
 }

@@ -12,6 +12,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
+
 #include "engine/engine_stats.h"
 #include "engine/model/tokenizer.h"
 #include "engine/request.h"
@@ -24,21 +25,21 @@ struct EngineOptions {
   std::string model_path;  // a GGUF file
   std::string model_name;  // as clients call it; empty: from the file's name
 
-  int64_t cache_bytes = 0;  // device tier; 0: kDefaultCacheBytes
+  int64_t cache_bytes = 0;   // device tier; 0: kDefaultCacheBytes
   int64_t cache_blocks = 0;  // instead of bytes, if not 0
   int32_t block_tokens = 16;
   std::string kv_type = "f16";  // "f16" or "f32"
   bool prefix_caching = true;
   int32_t index_hash_bits = 64;  // test hook, see KvCache::Options
 
-  int64_t context_limit = 0;  // 0: what the model was trained for
-  int64_t token_budget = 256;  // rows per step
+  int64_t context_limit = 0;    // 0: what the model was trained for
+  int64_t token_budget = 256;   // rows per step
   int32_t prefill_chunk = 256;  // most rows of one sequence per step
-  int32_t max_sequences = 64;  // sequences that hold a lease
-  int32_t inbox_limit = 1024;  // requests submitted and not yet leased
+  int32_t max_sequences = 64;   // sequences that hold a lease
+  int32_t inbox_limit = 1024;   // requests submitted and not yet leased
 
-  int32_t thread_count = 0;            // 0: what the process may use
-  std::string activations = "q8";      // "q8" or "f32", see ActivationType
+  int32_t thread_count = 0;        // 0: what the process may use
+  std::string activations = "q8";  // "q8" or "f32", see ActivationType
   bool force_scalar = false;
 
   // Called while the model loads with done and total bytes; returning false
@@ -53,11 +54,11 @@ struct ModelInfo {
   std::string name;
   std::string architecture;
   std::string quantization;
-  std::string digest;            // SHA-256 of the file, hex
+  std::string digest;  // SHA-256 of the file, hex
   std::string tokenizer_digest;
-  std::string cache_version;     // label of the active cache version
+  std::string cache_version;  // label of the active cache version
   std::string cache_fingerprint;
-  std::string backend;           // name and numerics of the backend
+  std::string backend;  // name and numerics of the backend
   std::string chat_template;
   int64_t weight_bytes = 0;
   int64_t max_context = 0;  // effective: the model's, the limit's and the

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/time/time.h"
+
 #include "cache/base/strong_id.h"
 #include "engine/model/sampler.h"
 

@@ -17,9 +17,9 @@ namespace kvasir {
 class Scheduler {
  public:
   struct Limits {
-    int64_t token_budget = 256;  // prompt plus decode tokens per step
+    int64_t token_budget = 256;   // prompt plus decode tokens per step
     int64_t prefill_chunk = 256;  // most tokens of one sequence per step
-    int32_t max_sequences = 64;  // sequences that hold a lease
+    int32_t max_sequences = 64;   // sequences that hold a lease
   };
   explicit Scheduler(const Limits& limits);
 

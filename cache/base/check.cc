@@ -6,8 +6,7 @@
 
 namespace kvasir::base {
 
-CheckFailure::CheckFailure(const char* file, int line,
-                           const char* expression) {
+CheckFailure::CheckFailure(const char* file, int line, const char* expression) {
   stream_ << file << ':' << line << ": check failed: " << expression << ' ';
 }
 

@@ -37,11 +37,11 @@ struct CheckVoidify {
 }  // namespace kvasir::base
 
 #define KV_CHECK(condition)                                              \
-  (condition) ? (void)0                                                  \
-              : ::kvasir::base::CheckVoidify() &                         \
-                    ::kvasir::base::CheckFailure(__FILE__, __LINE__,     \
-                                                 #condition)             \
-                        .stream()
+  (condition)                                                            \
+      ? (void)0                                                          \
+      : ::kvasir::base::CheckVoidify() &                                 \
+            ::kvasir::base::CheckFailure(__FILE__, __LINE__, #condition) \
+                .stream()
 
 #ifdef NDEBUG
 #define KV_DCHECK(condition) KV_CHECK(true || (condition))

@@ -11,18 +11,17 @@
 //   RETURN_IF_ERROR(file.Seek(offset));
 //   ASSIGN_OR_RETURN(const Header header, ReadHeader(file));
 
-#define RETURN_IF_ERROR(expression)                              \
-  do {                                                           \
-    if (::absl::Status kv_status_ = (expression);                \
-        !kv_status_.ok()) {                                      \
-      return kv_status_;                                         \
-    }                                                            \
+#define RETURN_IF_ERROR(expression)                                   \
+  do {                                                                \
+    if (::absl::Status kv_status_ = (expression); !kv_status_.ok()) { \
+      return kv_status_;                                              \
+    }                                                                 \
   } while (false)
 
 #define KV_CONCAT_INNER_(a, b) a##b
 #define KV_CONCAT_(a, b) KV_CONCAT_INNER_(a, b)
-#define KV_ASSIGN_OR_RETURN_(temporary, target, expression) \
-  auto temporary = (expression);                            \
+#define KV_ASSIGN_OR_RETURN_(temporary, target, expression)  \
+  auto temporary = (expression);                             \
   if (!temporary.ok()) return std::move(temporary).status(); \
   target = *std::move(temporary)
 #define ASSIGN_OR_RETURN(target, ...) \

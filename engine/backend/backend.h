@@ -10,6 +10,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+
 #include "cache/base/strong_id.h"
 #include "cache/kv_layout.h"
 #include "engine/backend/tensor.h"

@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "absl/types/span.h"
+
 #include "cache/base/strong_id.h"
 #include "cache/kv_layout.h"
 #include "engine/backend/backend.h"

@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "absl/types/span.h"
+
 #include "cache/kv_layout.h"
 #include "engine/backend/backend.h"
 #include "engine/model/model_config.h"

@@ -6,6 +6,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+
 #include "engine/model/tokenizer.h"
 
 namespace kvasir {

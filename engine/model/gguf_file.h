@@ -12,16 +12,16 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+
 #include "engine/backend/tensor.h"
 
 namespace kvasir {
 
 // One metadata value of a GGUF file. Integers of every width become int64_t or,
 // when they do not fit, uint64_t; arrays hold elements of one kind.
-using GgufValue =
-    std::variant<bool, int64_t, uint64_t, double, std::string,
-                 std::vector<bool>, std::vector<int64_t>, std::vector<double>,
-                 std::vector<std::string>>;
+using GgufValue = std::variant<bool, int64_t, uint64_t, double, std::string,
+                               std::vector<bool>, std::vector<int64_t>,
+                               std::vector<double>, std::vector<std::string>>;
 
 struct GgufTensor {
   std::string name;

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+
 #include "engine/backend/backend.h"
 #include "engine/model/gguf_file.h"
 
@@ -36,9 +37,9 @@ struct ModelConfig {
   int32_t head_count = 0;     // query heads
   int32_t kv_head_count = 0;  // divides head_count
   int32_t head_dim = 0;
-  int32_t vocab_size = 0;     // rows of the output matrix: width of the logits
+  int32_t vocab_size = 0;      // rows of the output matrix: width of the logits
   int32_t embedding_rows = 0;  // rows of the embedding table
-  int32_t max_context = 0;    // positions the model was trained for
+  int32_t max_context = 0;     // positions the model was trained for
   float norm_epsilon = 0;
   float attention_scale = 0;  // 1/sqrt(head_dim) unless the file says otherwise
   bool tied_output = false;   // the embedding matrix is the output matrix

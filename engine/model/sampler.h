@@ -6,6 +6,7 @@
 
 #include "absl/status/status.h"
 #include "absl/types/span.h"
+
 #include "cache/base/strong_id.h"
 
 namespace kvasir {

@@ -11,6 +11,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+
 #include "cache/base/strong_id.h"
 
 namespace kvasir {
@@ -19,22 +20,29 @@ class GgufFile;
 
 // What a vocabulary is made of; a model file or a test fills it in.
 struct TokenizerSpec {
-  enum class Kind : uint8_t { kNormal, kUnknown, kControl, kUserDefined,
-                              kUnused, kByte };
+  enum class Kind : uint8_t {
+    kNormal,
+    kUnknown,
+    kControl,
+    kUserDefined,
+    kUnused,
+    kByte
+  };
   std::string model = "gpt2";  // byte-level BPE
   std::string pre_tokenizer;   // "smollm", "gpt-2", "llama-bpe", "qwen2"
   std::vector<std::string> tokens;
-  std::vector<Kind> kinds;           // as many as tokens
-  std::vector<std::string> merges;   // "left right", most important first
-  TokenId bos = -1;                  // -1: none
+  std::vector<Kind> kinds;          // as many as tokens
+  std::vector<std::string> merges;  // "left right", most important first
+  TokenId bos = -1;                 // -1: none
   TokenId eos = -1;
-  std::vector<TokenId> end_tokens;   // every id that ends a generation
+  std::vector<TokenId> end_tokens;  // every id that ends a generation
   bool add_bos = false;
-  std::string chat_template;         // as the file carries it; may be empty
+  std::string chat_template;  // as the file carries it; may be empty
 };
 
-// Reads tokenizer.ggml.* of a model file. UNIMPLEMENTED for a tokenizer model or
-// pre-tokenizer without support, INVALID_ARGUMENT for a malformed vocabulary.
+// Reads tokenizer.ggml.* of a model file. UNIMPLEMENTED for a tokenizer model
+// or pre-tokenizer without support, INVALID_ARGUMENT for a malformed
+// vocabulary.
 absl::StatusOr<TokenizerSpec> ReadTokenizerSpec(const GgufFile& file);
 
 // One piece of text with the right to contain control tokens or not.

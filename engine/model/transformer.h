@@ -7,6 +7,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+
 #include "cache/kv_layout.h"
 #include "engine/backend/backend.h"
 #include "engine/model/model_config.h"
@@ -17,9 +18,9 @@ namespace kvasir {
 // The rows of one step, over all its sequences. Spans are the caller's and must
 // live through Forward().
 struct ForwardBatch {
-  absl::Span<const TokenId> tokens;           // one per row
-  absl::Span<const SequenceRows> sequences;   // cover the rows in order
-  absl::Span<const int32_t> logit_rows;       // rows whose logits are wanted
+  absl::Span<const TokenId> tokens;          // one per row
+  absl::Span<const SequenceRows> sequences;  // cover the rows in order
+  absl::Span<const int32_t> logit_rows;      // rows whose logits are wanted
 };
 
 // The forward pass of a Llama-family decoder, written once over ops.h.

@@ -6,6 +6,7 @@
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
+
 #include "engine/backend/backend.h"
 #include "engine/model/gguf_file.h"
 #include "engine/model/model_config.h"

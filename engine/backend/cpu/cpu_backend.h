@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "absl/status/statusor.h"
+
 #include "engine/backend/backend.h"
 
 namespace kvasir {
@@ -24,8 +25,8 @@ struct CpuBackendOptions {
   bool force_scalar = false;
 };
 
-// The reference backend: kernels for the host's CPU, their SIMD target chosen at
-// run time. INVALID_ARGUMENT for a negative thread count.
+// The reference backend: kernels for the host's CPU, their SIMD target chosen
+// at run time. INVALID_ARGUMENT for a negative thread count.
 absl::StatusOr<std::unique_ptr<Backend>> MakeCpuBackend(
     const CpuBackendOptions& options);
 

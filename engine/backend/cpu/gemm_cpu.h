@@ -5,6 +5,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+
 #include "engine/backend/backend.h"
 #include "engine/backend/cpu/cpu_backend.h"
 #include "engine/backend/cpu/thread_pool.h"
