@@ -4,7 +4,6 @@
 #include <cstring>
 #include <memory>
 #include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -42,9 +41,9 @@ class Loader {
                                             int64_t size) {
     ASSIGN_OR_RETURN(const GgufTensor* tensor, Find(name, {size}));
     if (tensor->type != DType::kF32) {
-      return absl::UnimplementedError(
-          absl::StrCat("tensor ", name, ": type ", DTypeName(tensor->type),
-                       " found, vectors must be F32"));
+      return absl::UnimplementedError(absl::StrCat(
+          "tensor ", name, ": type ", std::string(DTypeName(tensor->type)),
+          " found, vectors must be F32"));
     }
     std::vector<float> values(size);
     std::memcpy(values.data(), tensor->data, size * sizeof(float));
@@ -54,7 +53,7 @@ class Loader {
 
  private:
   static absl::Status Annotate(const absl::Status& status,
-                               std::string_view name) {
+                               const std::string& name) {
     return absl::Status(status.code(),
                         absl::StrCat("tensor ", name, ": ", status.message()));
   }
