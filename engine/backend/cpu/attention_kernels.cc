@@ -1,0 +1,355 @@
+#include "engine/backend/cpu/attention_kernels.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+
+#include "cache/kv_layout.h"
+#include "engine/backend/cpu/simd_target.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "engine/backend/cpu/attention_kernels.cc"
+#include "hwy/foreach_target.h"
+// foreach_target.h must come first: it compiles what follows once per target.
+#include "hwy/cache_control.h"
+#include "hwy/highway.h"
+
+#include "engine/backend/cpu/simd_math-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace kvasir {
+namespace HWY_NAMESPACE {
+namespace {
+
+using Full = hn::ScalableTag<float>;
+using Eight = hn::CappedTag<float, 8>;
+
+// Query vectors of one pass over a block: as many as have room in the registers
+// beside what they are multiplied with.
+#if HWY_TARGET == HWY_AVX3
+constexpr int64_t kPassVectors = 8;
+#else
+constexpr int64_t kPassVectors = 4;
+#endif
+static_assert(kPassVectors <= kMaxVectors);
+
+// Above this many vectors a block in f16 is converted once for all of them.
+constexpr int64_t kMaxConvertingVectors = kPassVectors;
+
+constexpr float kMinusInfinity = -std::numeric_limits<float>::infinity();
+
+// Vectors of values that N query vectors accumulate in registers together.
+template <int N>
+constexpr int ValueVectors() {
+#if HWY_TARGET == HWY_AVX3
+  return N <= 2 ? 8 : N <= 4 ? 4 : 2;
+#else
+  return N == 1 ? 8 : N <= 3 ? 4 : 2;
+#endif
+}
+
+// scores[n][t] = query n . key t for the tokens of one block. D and M: M
+// vectors of tag D hold the tokens that are computed together.
+template <int N, int M, class D, typename T>
+HWY_INLINE void Scores(D d, const float* query, const T* keys, int64_t dim,
+                       int64_t tokens, float* scores) {
+  constexpr int64_t kLanes = hn::MaxLanes(D());
+  for (int64_t first = 0; first < tokens; first += M * kLanes) {
+    hn::Vec<D> sums[N][M];
+    for (auto& row : sums) {
+      for (auto& sum : row) sum = hn::Zero(d);
+    }
+    const T* column = keys + first;
+    for (int64_t i = 0; i < dim; ++i, column += tokens) {
+      hn::Vec<D> key[M];
+      for (int m = 0; m < M; ++m) key[m] = LoadAsF32(d, column + m * kLanes);
+      for (int n = 0; n < N; ++n) {
+        const hn::Vec<D> q = hn::Set(d, query[n * dim + i]);
+        for (int m = 0; m < M; ++m) {
+          sums[n][m] = hn::MulAdd(q, key[m], sums[n][m]);
+        }
+      }
+    }
+    for (int n = 0; n < N; ++n) {
+      for (int m = 0; m < M; ++m) {
+        hn::StoreU(sums[n][m], d, scores + n * tokens + first + m * kLanes);
+      }
+    }
+  }
+}
+
+void Multiply(float factor, int64_t count, float* numbers) {
+  for (int64_t i = 0; i < count; ++i) numbers[i] *= factor;
+}
+
+float ScalarExp2(float x) {
+  const hn::CappedTag<float, 1> d;
+  return hn::GetLane(Exp2OfNegative(d, hn::Set(d, x)));
+}
+
+// Turns the scores of the first `valid` tokens of a block into weights against
+// the running max, those of the others into 0, and adds them to the slots'
+// sums. If the max grows, what was summed before is brought to the new one.
+template <class D>
+HWY_INLINE void Weigh(D d, int64_t valid, int64_t dim, int64_t tokens,
+                      float* scores, float* slot_sums, float* partial) {
+  constexpr int64_t kLanes = hn::MaxLanes(D());
+  hn::Vec<D> highest = hn::Set(d, kMinusInfinity);
+  if (valid < tokens) {
+    std::fill(scores + valid, scores + tokens, kMinusInfinity);
+  }
+  for (int64_t t = 0; t < tokens; t += kLanes) {
+    highest = hn::Max(highest, hn::LoadU(d, scores + t));
+  }
+  float max = partial[PartialMaxIndex(dim)];
+  if (!hn::AllFalse(d, hn::Gt(highest, hn::Set(d, max)))) {
+    const float grown = hn::GetLane(hn::MaxOfLanes(d, highest));
+    const float factor = ScalarExp2(max - grown);
+    Multiply(factor, dim, partial);
+    Multiply(factor, tokens, slot_sums);
+    partial[PartialMaxIndex(dim)] = grown;
+    max = grown;
+  }
+  for (int64_t t = 0; t < tokens; t += kLanes) {
+    const hn::Vec<D> weight =
+        Exp2OfNegative(d, hn::Sub(hn::LoadU(d, scores + t), hn::Set(d, max)));
+    hn::StoreU(weight, d, scores + t);
+    hn::StoreU(hn::Add(hn::LoadU(d, slot_sums + t), weight), d, slot_sums + t);
+  }
+}
+
+// partial n [first, first + C vectors) += weights n . values over `valid`
+// tokens.
+template <int N, int C, class D, typename T>
+HWY_INLINE void AddValues(D d, const float* weights, int64_t tokens,
+                          const T* values, int64_t valid, int64_t dim,
+                          float* partials) {
+  constexpr int64_t kLanes = hn::MaxLanes(D());
+  const int64_t stride = PartialStride(dim);
+  hn::Vec<D> sums[N][C];
+  for (int n = 0; n < N; ++n) {
+    for (int c = 0; c < C; ++c) {
+      sums[n][c] = hn::LoadU(d, partials + n * stride + c * kLanes);
+    }
+  }
+  for (int64_t t = 0; t < valid; ++t, values += dim) {
+    hn::Vec<D> value[C];
+    for (int c = 0; c < C; ++c) value[c] = LoadAsF32(d, values + c * kLanes);
+    for (int n = 0; n < N; ++n) {
+      const hn::Vec<D> weight = hn::Set(d, weights[n * tokens + t]);
+      for (int c = 0; c < C; ++c) {
+        sums[n][c] = hn::MulAdd(weight, value[c], sums[n][c]);
+      }
+    }
+  }
+  for (int n = 0; n < N; ++n) {
+    for (int c = 0; c < C; ++c) {
+      hn::StoreU(sums[n][c], d, partials + n * stride + c * kLanes);
+    }
+  }
+}
+
+// All dimensions of AddValues().
+template <int N, typename T>
+HWY_INLINE void AddAllValues(const float* weights, int64_t tokens,
+                             const T* values, int64_t valid, int64_t dim,
+                             float* partials) {
+  constexpr int kTogether = ValueVectors<N>();
+  constexpr int64_t kLanes = hn::MaxLanes(Full());
+  int64_t i = 0;
+  for (; i + kTogether * kLanes <= dim; i += kTogether * kLanes) {
+    AddValues<N, kTogether>(Full(), weights, tokens, values + i, valid, dim,
+                            partials + i);
+  }
+  for (; i + kLanes <= dim; i += kLanes) {
+    AddValues<N, 1>(Full(), weights, tokens, values + i, valid, dim,
+                    partials + i);
+  }
+  if (i < dim) {
+    AddValues<N, 1>(Eight(), weights, tokens, values + i, valid, dim,
+                    partials + i);
+  }
+}
+
+template <typename T>
+struct BlockOfHead {
+  const T* keys;
+  const T* values;
+  int64_t valid;  // tokens that the vectors see
+};
+
+// N vectors from `first` on meet one block.
+template <int N, int M, class D, typename T>
+void MeetBlock(D d, const AttentionWalk& walk, const BlockOfHead<T>& block,
+               int64_t first) {
+  const int64_t dim = walk.layout.head_dim;
+  const int64_t tokens = walk.layout.block_tokens;
+  const int64_t stride = PartialStride(dim);
+  float* partials = walk.partials + first * stride;
+  Scores<N, M>(d, walk.query + first * dim, block.keys, dim, tokens,
+               walk.scores);
+  for (int n = 0; n < N; ++n) {
+    Weigh(d, block.valid, dim, tokens, walk.scores + n * tokens,
+          walk.slot_sums + (first + n) * tokens, partials + n * stride);
+  }
+  AddAllValues<N>(walk.scores, tokens, block.values, block.valid, dim,
+                  partials);
+}
+
+// The vectors [begin, end) meet one block, as many at a time as fit.
+template <int M, class D, typename T>
+void MeetBlockInPasses(D d, const AttentionWalk& walk,
+                       const BlockOfHead<T>& block, int64_t begin,
+                       int64_t end) {
+#if HWY_TARGET == HWY_AVX3
+  for (; begin + 8 <= end; begin += 8) MeetBlock<8, M>(d, walk, block, begin);
+#endif
+  for (; begin + 4 <= end; begin += 4) MeetBlock<4, M>(d, walk, block, begin);
+  switch (end - begin) {
+    case 3:
+      return MeetBlock<3, M>(d, walk, block, begin);
+    case 2:
+      return MeetBlock<2, M>(d, walk, block, begin);
+    case 1:
+      return MeetBlock<1, M>(d, walk, block, begin);
+  }
+}
+
+// The vectors of all rows that see a token of block `index`: first those to
+// whom the whole block lies in the past, then the rows that end in it.
+template <int M, class D, typename T>
+void MeetBlockByRows(D d, const AttentionWalk& walk, int64_t index,
+                     const T* keys, const T* values) {
+  const int64_t tokens = walk.layout.block_tokens;
+  const int64_t start = index * tokens - walk.first_position;  // row units
+  const int64_t first_whole =
+      std::clamp<int64_t>(start + tokens - 1, 0, walk.rows);
+  MeetBlockInPasses<M>(d, walk, BlockOfHead<T>{keys, values, tokens},
+                       first_whole * walk.group, walk.rows * walk.group);
+  for (int64_t row = std::max<int64_t>(0, start); row < first_whole; ++row) {
+    MeetBlockInPasses<M>(d, walk, BlockOfHead<T>{keys, values, row - start + 1},
+                         row * walk.group, (row + 1) * walk.group);
+  }
+}
+
+void Prefetch(const std::byte* from, int64_t bytes) {
+  for (int64_t i = 0; i < bytes; i += 64) hwy::Prefetch(from + i);
+}
+
+void ToF32(const hwy::float16_t* in, int64_t count, float* out) {
+  const Eight d;
+  for (int64_t i = 0; i < count; i += hn::Lanes(d)) {
+    hn::StoreU(LoadAsF32(d, in + i), d, out + i);
+  }
+}
+
+template <int M, class D, typename T>
+void WalkBlocks(D d, const AttentionWalk& walk) {
+  const int64_t plane = walk.layout.HeadPlaneBytes();
+  const int64_t numbers = plane / sizeof(T);
+  const bool convert =
+      sizeof(T) == 2 && walk.rows * walk.group > kMaxConvertingVectors;
+  for (int64_t index = walk.first_block; index < walk.end_block; ++index) {
+    const std::byte* block = walk.table.Block(index);
+    if (index + 1 < walk.end_block) {
+      const std::byte* next = walk.table.Block(index + 1);
+      Prefetch(next + walk.key_offset, plane);
+      Prefetch(next + walk.value_offset, plane);
+    }
+    const T* keys = reinterpret_cast<const T*>(block + walk.key_offset);
+    const T* values = reinterpret_cast<const T*>(block + walk.value_offset);
+    if constexpr (sizeof(T) == 2) {
+      if (convert) {
+        ToF32(keys, numbers, walk.keys);
+        ToF32(values, numbers, walk.values);
+        MeetBlockByRows<M, D, float>(d, walk, index, walk.keys, walk.values);
+        continue;
+      }
+    }
+    MeetBlockByRows<M, D, T>(d, walk, index, keys, values);
+  }
+}
+
+template <typename T>
+void WalkBlocksOf(const AttentionWalk& walk) {
+  if (walk.layout.block_tokens % 16 == 0) {
+    WalkBlocks<16 / hn::MaxLanes(Full()), Full, T>(Full(), walk);
+  } else {
+    WalkBlocks<8 / hn::MaxLanes(Eight()), Eight, T>(Eight(), walk);
+  }
+}
+
+void Walk(const AttentionWalk& walk) {
+  const int64_t dim = walk.layout.head_dim;
+  const int64_t tokens = walk.layout.block_tokens;
+  const int64_t vectors = walk.rows * walk.group;
+  const int64_t stride = PartialStride(dim);
+  std::fill(walk.partials, walk.partials + vectors * stride, 0.0f);
+  std::fill(walk.slot_sums, walk.slot_sums + vectors * tokens, 0.0f);
+  for (int64_t v = 0; v < vectors; ++v) {
+    walk.partials[v * stride + PartialMaxIndex(dim)] = kMinusInfinity;
+  }
+  if (walk.layout.type == KvType::kF32) {
+    WalkBlocksOf<float>(walk);
+  } else {
+    WalkBlocksOf<hwy::float16_t>(walk);
+  }
+  for (int64_t v = 0; v < vectors; ++v) {
+    float sum = 0;
+    for (int64_t t = 0; t < tokens; ++t) sum += walk.slot_sums[v * tokens + t];
+    walk.partials[v * stride + PartialSumIndex(dim)] = sum;
+  }
+}
+
+void Merge(const float* part, int64_t dim, float* total) {
+  // A partial with tokens has a sum of 1 or more, or NaN, which has to spread.
+  if (part[PartialSumIndex(dim)] == 0) return;
+  if (total[PartialSumIndex(dim)] == 0) {
+    std::copy(part, part + PartialStride(dim), total);
+    return;
+  }
+  const float part_max = part[PartialMaxIndex(dim)];
+  const float total_max = total[PartialMaxIndex(dim)];
+  const float max = std::max(part_max, total_max);
+  const float part_factor = ScalarExp2(part_max - max);
+  const float total_factor = ScalarExp2(total_max - max);
+  for (int64_t i = 0; i < dim; ++i) {
+    total[i] = total[i] * total_factor + part[i] * part_factor;
+  }
+  total[PartialSumIndex(dim)] = total[PartialSumIndex(dim)] * total_factor +
+                                part[PartialSumIndex(dim)] * part_factor;
+  total[PartialMaxIndex(dim)] = max;
+}
+
+void Finish(const float* total, int64_t dim, float* out) {
+  const float factor = 1.0f / total[PartialSumIndex(dim)];
+  for (int64_t i = 0; i < dim; ++i) out[i] = total[i] * factor;
+}
+
+void Scale(const float* in, float factor, int64_t count, float* out) {
+  for (int64_t i = 0; i < count; ++i) out[i] = in[i] * factor;
+}
+
+const AttentionKernels* Kernels() {
+  static constexpr AttentionKernels kKernels = {&Scale, &Walk, &Merge, &Finish};
+  return &kKernels;
+}
+
+}  // namespace
+// NOLINTNEXTLINE(google-readability-namespace-comments)
+}  // namespace HWY_NAMESPACE
+}  // namespace kvasir
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace kvasir {
+
+HWY_EXPORT(Kernels);
+
+const AttentionKernels& AttentionKernelsFor(SimdTarget target) {
+  return *KV_SIMD_FUNCTION(Kernels, target)();
+}
+
+}  // namespace kvasir
+#endif  // HWY_ONCE

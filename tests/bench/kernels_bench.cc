@@ -1,0 +1,190 @@
+// Speed of single kernels in the shapes of SmolLM2-135M: 9 query heads on 3 KV
+// heads of 64 dimensions, hidden size 576, feed-forward size 1536.
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <numeric>
+#include <random>
+#include <vector>
+
+#include "benchmark/benchmark.h"
+
+#include "cache/kv_layout.h"
+#include "engine/backend/backend.h"
+#include "engine/backend/cpu/attention_cpu.h"
+#include "engine/backend/cpu/elementwise_cpu.h"
+#include "engine/backend/cpu/rope_cpu.h"
+#include "engine/backend/cpu/simd_target.h"
+#include "engine/backend/cpu/thread_pool.h"
+#include "engine/backend/tensor.h"
+
+namespace kvasir {
+namespace {
+
+constexpr int32_t kLayers = 30;
+constexpr int32_t kQueryHeads = 9;
+constexpr int32_t kKvHeads = 3;
+constexpr int32_t kHeadDim = 64;
+constexpr int64_t kHidden = 576;
+constexpr int64_t kFeedForward = 1536;
+
+std::vector<float> RandomNumbers(int64_t count) {
+  std::mt19937_64 random(1);
+  std::normal_distribution<float> normal;
+  std::vector<float> numbers(count);
+  for (float& number : numbers) number = normal(random);
+  return numbers;
+}
+
+// A cache of one sequence whose blocks lie in a row, as a fresh pool grants
+// them. All bytes are small numbers in f16 and f32.
+struct Cache {
+  Cache(KvType type, int64_t tokens)
+      : layout{kLayers, kKvHeads, kHeadDim, 16, type},
+        bytes(layout.BlocksFor(tokens) * layout.BlockBytes(), std::byte{0x30}) {
+    for (int32_t i = 0; i < layout.BlocksFor(tokens); ++i) {
+      blocks.emplace_back(i);
+    }
+  }
+  BlockTableView Table() { return {bytes.data(), layout.BlockBytes(), blocks}; }
+
+  KvLayout layout;
+  std::vector<std::byte> bytes;
+  std::vector<BlockId> blocks;
+};
+
+// Decode of one token in all layers. Arguments: tokens in the cache, threads,
+// bytes of a number in the cache.
+void BM_AttentionDecode(benchmark::State& state) {
+  const int64_t context = state.range(0);
+  ThreadPool pool(static_cast<int32_t>(state.range(1)));
+  Cache cache(state.range(2) == 2 ? KvType::kF16 : KvType::kF32, context);
+  AttentionCpu attention(&pool, BestSimdTarget());
+  std::vector<float> query = RandomNumbers(kQueryHeads * kHeadDim);
+  std::vector<float> out(query.size());
+  const int64_t columns = static_cast<int64_t>(query.size());
+  const SequenceRows rows = {0, 1, context - 1, cache.Table()};
+  for (auto _ : state) {
+    for (int32_t layer = 0; layer < kLayers; ++layer) {
+      attention.PagedAttention(cache.layout, layer, 0.125f, {&rows, 1},
+                               {query.data(), 1, columns, columns},
+                               {out.data(), 1, columns, columns});
+    }
+    benchmark::DoNotOptimize(out.data());
+  }
+  state.SetBytesProcessed(state.iterations() *
+                          static_cast<int64_t>(cache.bytes.size()));
+}
+BENCHMARK(BM_AttentionDecode)
+    ->ArgNames({"context", "threads", "bytes"})
+    ->Args({2048, 1, 2})
+    ->Args({2048, 2, 2})
+    ->Args({2048, 2, 4})
+    ->Args({128, 2, 2})
+    ->Unit(benchmark::kMillisecond)
+    ->UseRealTime();
+
+// Prefill of `rows` tokens of one layer behind `context` others. Reports
+// multiply-adds that the causal mask leaves.
+void BM_AttentionPrefill(benchmark::State& state) {
+  const int64_t context = state.range(0);
+  const int64_t row_count = state.range(1);
+  ThreadPool pool(static_cast<int32_t>(state.range(2)));
+  Cache cache(KvType::kF16, context + row_count);
+  AttentionCpu attention(&pool, BestSimdTarget());
+  const int64_t columns = kQueryHeads * kHeadDim;
+  std::vector<float> query = RandomNumbers(row_count * columns);
+  std::vector<float> out(query.size());
+  const SequenceRows rows = {0, row_count, context, cache.Table()};
+  for (auto _ : state) {
+    attention.PagedAttention(cache.layout, 0, 0.125f, {&rows, 1},
+                             {query.data(), row_count, columns, columns},
+                             {out.data(), row_count, columns, columns});
+    benchmark::DoNotOptimize(out.data());
+  }
+  const int64_t tokens = row_count * context + row_count * (row_count + 1) / 2;
+  state.counters["GFMA/s"] =
+      benchmark::Counter(static_cast<double>(2 * tokens * columns) * 1e-9,
+                         benchmark::Counter::kIsIterationInvariantRate);
+}
+BENCHMARK(BM_AttentionPrefill)
+    ->ArgNames({"context", "rows", "threads"})
+    ->Args({0, 512, 1})
+    ->Args({0, 512, 2})
+    ->Args({1536, 64, 2})
+    ->Unit(benchmark::kMicrosecond)
+    ->UseRealTime();
+
+void BM_RmsNorm(benchmark::State& state) {
+  ThreadPool pool(1);
+  ElementwiseCpu elementwise(&pool, BestSimdTarget());
+  const int64_t rows = state.range(0);
+  std::vector<float> in = RandomNumbers(rows * kHidden);
+  std::vector<float> out(in.size());
+  const std::vector<float> gain(kHidden, 1.0f);
+  for (auto _ : state) {
+    elementwise.RmsNorm({in.data(), rows, kHidden, kHidden}, gain, 1e-5f,
+                        {out.data(), rows, kHidden, kHidden});
+    benchmark::DoNotOptimize(out.data());
+  }
+  state.SetItemsProcessed(state.iterations() * rows * kHidden);
+}
+BENCHMARK(BM_RmsNorm)->ArgName("rows")->Arg(1)->Arg(64);
+
+void BM_GatedActivation(benchmark::State& state) {
+  ThreadPool pool(1);
+  ElementwiseCpu elementwise(&pool, BestSimdTarget());
+  const int64_t rows = state.range(0);
+  std::vector<float> gate = RandomNumbers(rows * kFeedForward);
+  std::vector<float> out(gate.size());
+  const Activations in = {gate.data(), rows, kFeedForward, kFeedForward};
+  for (auto _ : state) {
+    elementwise.GatedActivation(GateFunction::kSilu, in, in,
+                                {out.data(), rows, kFeedForward, kFeedForward});
+    benchmark::DoNotOptimize(out.data());
+  }
+  state.SetItemsProcessed(state.iterations() * rows * kFeedForward);
+}
+BENCHMARK(BM_GatedActivation)->ArgName("rows")->Arg(1)->Arg(64);
+
+// Rotation and storing of `rows` tokens of one layer from position 0 on.
+void BM_RopeAndStore(benchmark::State& state) {
+  ThreadPool pool(1);
+  const int64_t rows = state.range(0);
+  Cache cache(KvType::kF16, rows);
+  RopeCpu rope(&pool, BestSimdTarget());
+  std::vector<float> frequencies(kHeadDim / 2);
+  for (size_t i = 0; i < frequencies.size(); ++i) {
+    frequencies[i] = 1.0f / static_cast<float>(1 + i);
+  }
+  const RopeSpec spec = {RopeSpec::Pairing::kAdjacent, kHeadDim, frequencies,
+                         1.0f};
+  std::vector<float> query = RandomNumbers(rows * kQueryHeads * kHeadDim);
+  std::vector<float> key = RandomNumbers(rows * kKvHeads * kHeadDim);
+  const Activations queries = {query.data(), rows, kQueryHeads * kHeadDim,
+                               kQueryHeads * kHeadDim};
+  const Activations keys = {key.data(), rows, kKvHeads * kHeadDim,
+                            kKvHeads * kHeadDim};
+  const SequenceRows sequence = {0, rows, 0, cache.Table()};
+  for (auto _ : state) {
+    rope.RopeAndStore(spec, cache.layout, 0, {&sequence, 1}, queries, keys,
+                      keys);
+    benchmark::DoNotOptimize(cache.bytes.data());
+  }
+  state.SetItemsProcessed(state.iterations() * rows);
+}
+BENCHMARK(BM_RopeAndStore)->ArgName("rows")->Arg(1)->Arg(64);
+
+// What a fork-join costs when the threads are still spinning.
+void BM_ForkJoin(benchmark::State& state) {
+  ThreadPool pool(static_cast<int32_t>(state.range(0)));
+  for (auto _ : state) pool.Run([](int32_t) {});
+}
+BENCHMARK(BM_ForkJoin)->ArgName("threads")->Arg(2)->UseRealTime();
+
+}  // namespace
+}  // namespace kvasir
+
+BENCHMARK_MAIN();
