@@ -34,7 +34,7 @@ constexpr int64_t kPassVectors = 4;
 #endif
 static_assert(kPassVectors <= kMaxVectors);
 
-// Above this many vectors a block in f16 is converted once for all of them.
+// Above this many vectors a block is converted to f32 once for all of them.
 constexpr int64_t kMaxConvertingVectors = kPassVectors;
 
 constexpr float kMinusInfinity = -std::numeric_limits<float>::infinity();
@@ -49,10 +49,49 @@ constexpr int ValueVectors() {
 #endif
 }
 
+// Where keys or values are read from: the cache itself, or a copy in f32 that
+// is in the L1 cache. While a block of the cache is read, the next one, which
+// lies elsewhere, is fetched line by line.
+template <typename T>
+struct InCache {
+  const T* numbers;
+  int64_t ahead;  // bytes from this block to the next; 0: there is none
+
+  template <class D>
+  HWY_INLINE hn::Vec<D> Load(D d, int64_t index) const {
+    return LoadAsF32(d, numbers + index);
+  }
+  HWY_INLINE void FetchAhead(int64_t index, int64_t count) const {
+    const auto* from = reinterpret_cast<const std::byte*>(numbers + index);
+    const int64_t bytes = count * static_cast<int64_t>(sizeof(T));
+    for (int64_t i = 0; i < bytes; i += kBufferAlignment) {
+      hwy::Prefetch(from + ahead + i);
+    }
+  }
+};
+
+struct InScratch {
+  const float* numbers;
+
+  template <class D>
+  HWY_INLINE hn::Vec<D> Load(D d, int64_t index) const {
+    return hn::LoadU(d, numbers + index);
+  }
+  HWY_INLINE void FetchAhead(int64_t, int64_t) const {}
+};
+
+// One block of one head, and how many of its tokens the vectors see.
+template <class Source>
+struct HeadBlock {
+  Source keys;    // [head_dim][block_tokens]
+  Source values;  // [block_tokens][head_dim]
+  int64_t valid;
+};
+
 // scores[n][t] = query n . key t for the tokens of one block. D and M: M
 // vectors of tag D hold the tokens that are computed together.
-template <int N, int M, class D, typename T>
-HWY_INLINE void Scores(D d, const float* query, const T* keys, int64_t dim,
+template <int N, int M, class D, class Source>
+HWY_INLINE void Scores(D d, const float* query, const Source& keys, int64_t dim,
                        int64_t tokens, float* scores) {
   constexpr int64_t kLanes = hn::MaxLanes(D());
   for (int64_t first = 0; first < tokens; first += M * kLanes) {
@@ -60,10 +99,11 @@ HWY_INLINE void Scores(D d, const float* query, const T* keys, int64_t dim,
     for (auto& row : sums) {
       for (auto& sum : row) sum = hn::Zero(d);
     }
-    const T* column = keys + first;
-    for (int64_t i = 0; i < dim; ++i, column += tokens) {
+    for (int64_t i = 0; i < dim; ++i) {
+      const int64_t at = i * tokens + first;
+      keys.FetchAhead(at, M * kLanes);
       hn::Vec<D> key[M];
-      for (int m = 0; m < M; ++m) key[m] = LoadAsF32(d, column + m * kLanes);
+      for (int m = 0; m < M; ++m) key[m] = keys.Load(d, at + m * kLanes);
       for (int n = 0; n < N; ++n) {
         const hn::Vec<D> q = hn::Set(d, query[n * dim + i]);
         for (int m = 0; m < M; ++m) {
@@ -119,23 +159,27 @@ HWY_INLINE void Weigh(D d, int64_t valid, int64_t dim, int64_t tokens,
   }
 }
 
-// partial n [first, first + C vectors) += weights n . values over `valid`
-// tokens.
-template <int N, int C, class D, typename T>
+// Dimensions [first, first + C vectors) of partial n += weights n . values,
+// over the tokens that are seen.
+template <int N, int C, class D, class Source>
 HWY_INLINE void AddValues(D d, const float* weights, int64_t tokens,
-                          const T* values, int64_t valid, int64_t dim,
-                          float* partials) {
+                          const HeadBlock<Source>& block, int64_t dim,
+                          int64_t first, float* partials) {
   constexpr int64_t kLanes = hn::MaxLanes(D());
   const int64_t stride = PartialStride(dim);
   hn::Vec<D> sums[N][C];
   for (int n = 0; n < N; ++n) {
     for (int c = 0; c < C; ++c) {
-      sums[n][c] = hn::LoadU(d, partials + n * stride + c * kLanes);
+      sums[n][c] = hn::LoadU(d, partials + n * stride + first + c * kLanes);
     }
   }
-  for (int64_t t = 0; t < valid; ++t, values += dim) {
+  for (int64_t t = 0; t < block.valid; ++t) {
+    const int64_t at = t * dim + first;
+    block.values.FetchAhead(at, C * kLanes);
     hn::Vec<D> value[C];
-    for (int c = 0; c < C; ++c) value[c] = LoadAsF32(d, values + c * kLanes);
+    for (int c = 0; c < C; ++c) {
+      value[c] = block.values.Load(d, at + c * kLanes);
+    }
     for (int n = 0; n < N; ++n) {
       const hn::Vec<D> weight = hn::Set(d, weights[n * tokens + t]);
       for (int c = 0; c < C; ++c) {
@@ -145,43 +189,33 @@ HWY_INLINE void AddValues(D d, const float* weights, int64_t tokens,
   }
   for (int n = 0; n < N; ++n) {
     for (int c = 0; c < C; ++c) {
-      hn::StoreU(sums[n][c], d, partials + n * stride + c * kLanes);
+      hn::StoreU(sums[n][c], d, partials + n * stride + first + c * kLanes);
     }
   }
 }
 
 // All dimensions of AddValues().
-template <int N, typename T>
+template <int N, class Source>
 HWY_INLINE void AddAllValues(const float* weights, int64_t tokens,
-                             const T* values, int64_t valid, int64_t dim,
+                             const HeadBlock<Source>& block, int64_t dim,
                              float* partials) {
   constexpr int kTogether = ValueVectors<N>();
   constexpr int64_t kLanes = hn::MaxLanes(Full());
   int64_t i = 0;
   for (; i + kTogether * kLanes <= dim; i += kTogether * kLanes) {
-    AddValues<N, kTogether>(Full(), weights, tokens, values + i, valid, dim,
-                            partials + i);
+    AddValues<N, kTogether>(Full(), weights, tokens, block, dim, i, partials);
   }
   for (; i + kLanes <= dim; i += kLanes) {
-    AddValues<N, 1>(Full(), weights, tokens, values + i, valid, dim,
-                    partials + i);
+    AddValues<N, 1>(Full(), weights, tokens, block, dim, i, partials);
   }
   if (i < dim) {
-    AddValues<N, 1>(Eight(), weights, tokens, values + i, valid, dim,
-                    partials + i);
+    AddValues<N, 1>(Eight(), weights, tokens, block, dim, i, partials);
   }
 }
 
-template <typename T>
-struct BlockOfHead {
-  const T* keys;
-  const T* values;
-  int64_t valid;  // tokens that the vectors see
-};
-
 // N vectors from `first` on meet one block.
-template <int N, int M, class D, typename T>
-void MeetBlock(D d, const AttentionWalk& walk, const BlockOfHead<T>& block,
+template <int N, int M, class D, class Source>
+void MeetBlock(D d, const AttentionWalk& walk, const HeadBlock<Source>& block,
                int64_t first) {
   const int64_t dim = walk.layout.head_dim;
   const int64_t tokens = walk.layout.block_tokens;
@@ -193,14 +227,13 @@ void MeetBlock(D d, const AttentionWalk& walk, const BlockOfHead<T>& block,
     Weigh(d, block.valid, dim, tokens, walk.scores + n * tokens,
           walk.slot_sums + (first + n) * tokens, partials + n * stride);
   }
-  AddAllValues<N>(walk.scores, tokens, block.values, block.valid, dim,
-                  partials);
+  AddAllValues<N>(walk.scores, tokens, block, dim, partials);
 }
 
 // The vectors [begin, end) meet one block, as many at a time as fit.
-template <int M, class D, typename T>
+template <int M, class D, class Source>
 void MeetBlockInPasses(D d, const AttentionWalk& walk,
-                       const BlockOfHead<T>& block, int64_t begin,
+                       const HeadBlock<Source>& block, int64_t begin,
                        int64_t end) {
 #if HWY_TARGET == HWY_AVX3
   for (; begin + 8 <= end; begin += 8) MeetBlock<8, M>(d, walk, block, begin);
@@ -218,56 +251,59 @@ void MeetBlockInPasses(D d, const AttentionWalk& walk,
 
 // The vectors of all rows that see a token of block `index`: first those to
 // whom the whole block lies in the past, then the rows that end in it.
-template <int M, class D, typename T>
+template <int M, class D, class Source>
 void MeetBlockByRows(D d, const AttentionWalk& walk, int64_t index,
-                     const T* keys, const T* values) {
+                     const Source& keys, const Source& values) {
   const int64_t tokens = walk.layout.block_tokens;
   const int64_t start = index * tokens - walk.first_position;  // row units
   const int64_t first_whole =
       std::clamp<int64_t>(start + tokens - 1, 0, walk.rows);
-  MeetBlockInPasses<M>(d, walk, BlockOfHead<T>{keys, values, tokens},
+  MeetBlockInPasses<M>(d, walk, HeadBlock<Source>{keys, values, tokens},
                        first_whole * walk.group, walk.rows * walk.group);
   for (int64_t row = std::max<int64_t>(0, start); row < first_whole; ++row) {
-    MeetBlockInPasses<M>(d, walk, BlockOfHead<T>{keys, values, row - start + 1},
-                         row * walk.group, (row + 1) * walk.group);
+    const HeadBlock<Source> block = {keys, values, row - start + 1};
+    MeetBlockInPasses<M>(d, walk, block, row * walk.group,
+                         (row + 1) * walk.group);
   }
 }
 
-void Prefetch(const std::byte* from, int64_t bytes) {
-  for (int64_t i = 0; i < bytes; i += 64) hwy::Prefetch(from + i);
+// One head's keys, or values, of a block in f32: themselves or in `scratch`.
+InScratch Widen(const InCache<float>& from, int64_t, float*) {
+  return {from.numbers};
 }
-
-void ToF32(const hwy::float16_t* in, int64_t count, float* out) {
+InScratch Widen(const InCache<hwy::float16_t>& from, int64_t count,
+                float* scratch) {
+  constexpr int64_t kTogether = kBufferAlignment / sizeof(hwy::float16_t);
   const Eight d;
-  for (int64_t i = 0; i < count; i += hn::Lanes(d)) {
-    hn::StoreU(LoadAsF32(d, in + i), d, out + i);
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  for (int64_t first = 0; first < count; first += kTogether) {
+    from.FetchAhead(first, kTogether);
+    for (int64_t i = first; i < first + kTogether; i += lanes) {
+      hn::Store(from.Load(d, i), d, scratch + i);
+    }
   }
+  return {scratch};
 }
 
 template <int M, class D, typename T>
 void WalkBlocks(D d, const AttentionWalk& walk) {
-  const int64_t plane = walk.layout.HeadPlaneBytes();
-  const int64_t numbers = plane / sizeof(T);
-  const bool convert =
-      sizeof(T) == 2 && walk.rows * walk.group > kMaxConvertingVectors;
+  const int64_t count =
+      int64_t{walk.layout.head_dim} * walk.layout.block_tokens;
+  const bool widen = walk.rows * walk.group > kMaxConvertingVectors;
   for (int64_t index = walk.first_block; index < walk.end_block; ++index) {
     const std::byte* block = walk.table.Block(index);
-    if (index + 1 < walk.end_block) {
-      const std::byte* next = walk.table.Block(index + 1);
-      Prefetch(next + walk.key_offset, plane);
-      Prefetch(next + walk.value_offset, plane);
+    const int64_t ahead =
+        index + 1 < walk.end_block ? walk.table.Block(index + 1) - block : 0;
+    const InCache<T> keys = {
+        reinterpret_cast<const T*>(block + walk.key_offset), ahead};
+    const InCache<T> values = {
+        reinterpret_cast<const T*>(block + walk.value_offset), ahead};
+    if (widen) {
+      MeetBlockByRows<M>(d, walk, index, Widen(keys, count, walk.keys),
+                         Widen(values, count, walk.values));
+    } else {
+      MeetBlockByRows<M>(d, walk, index, keys, values);
     }
-    const T* keys = reinterpret_cast<const T*>(block + walk.key_offset);
-    const T* values = reinterpret_cast<const T*>(block + walk.value_offset);
-    if constexpr (sizeof(T) == 2) {
-      if (convert) {
-        ToF32(keys, numbers, walk.keys);
-        ToF32(values, numbers, walk.values);
-        MeetBlockByRows<M, D, float>(d, walk, index, walk.keys, walk.values);
-        continue;
-      }
-    }
-    MeetBlockByRows<M, D, T>(d, walk, index, keys, values);
   }
 }
 
