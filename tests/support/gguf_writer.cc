@@ -67,7 +67,7 @@ std::string GgufBytes(float value) {
 }
 
 std::string GgufBytes(std::string_view text) {
-  return absl::StrCat(GgufBytes(text.size(), 8), text);
+  return GgufBytes(text.size(), 8) + std::string(text);
 }
 
 void GgufWriter::SetRaw(std::string_view key, GgufType type,
