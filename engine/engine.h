@@ -13,6 +13,7 @@
 #include "absl/time/time.h"
 #include "absl/types/span.h"
 
+#include "engine/cancel_flag.h"
 #include "engine/engine_stats.h"
 #include "engine/model/tokenizer.h"
 #include "engine/request.h"
@@ -77,10 +78,6 @@ struct FlushOutcome {
   int64_t freed_blocks = 0;
   int64_t freed_bytes = 0;
 };
-
-// Why a request is cancelled; decides which counter grows and what the caller
-// is told.
-enum class CancelSource : uint8_t { kClient, kAdmin, kDrain };
 
 // The inference engine: one model, its cache and the thread on which both
 // change. Knows nothing of the wire.

@@ -15,12 +15,18 @@ struct RunningView {
   int64_t known_tokens = 0;     // prompt and generated so far
   int64_t computed_tokens = 0;  // of these, in the block table
   int64_t block_count = 0;      // blocks of its table
+  // An older sequence is computing blocks that this one can then share
+  // (prefix_sharing.h); it gets no rows in this step.
+  bool waits_for_prefix = false;
 };
 
 // And of one that waits for its first lease or for its next after a preemption.
 struct WaitingView {
   SequenceId id;
   int64_t known_tokens = 0;
+  // Leading blocks that a lease would share with running sequences; they take
+  // nothing from the capacity.
+  int64_t shared_blocks = 0;
 };
 
 // Everything a plan is made from. Both lists are in order of arrival.

@@ -1,0 +1,65 @@
+#include "engine/request_check.h"
+
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/types/span.h"
+
+#include "cache/base/status_macros.h"
+#include "engine/model/sampler.h"
+
+namespace kvasir {
+namespace {
+
+absl::Status CheckIds(std::string_view field, absl::Span<const TokenId> ids,
+                      int32_t limit) {
+  for (size_t i = 0; i < ids.size(); ++i) {
+    if (ids[i] >= 0 && ids[i] < limit) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat(field, "[", i, "]: wanted a token id in [0, ", limit,
+                     "), found ", ids[i]));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckPromptLength(int64_t length, const RequestLimits& limits) {
+  if (length == 0) {
+    return absl::InvalidArgumentError(
+        "prompt: wanted at least 1 token, found 0");
+  }
+  if (length >= limits.model_context) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("prompt: wanted at most ", limits.model_context - 1,
+                     " tokens (a context of ", limits.model_context,
+                     " less one to generate), found ", length));
+  }
+  if (length >= limits.cache_tokens) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("prompt: wanted at most ", limits.cache_tokens - 1,
+                     " tokens (a KV cache of ", limits.cache_tokens,
+                     " less one to generate), found ", length));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status CheckRequest(const Request& request, const RequestLimits& limits) {
+  RETURN_IF_ERROR(
+      CheckPromptLength(static_cast<int64_t>(request.prompt.size()), limits));
+  RETURN_IF_ERROR(
+      CheckIds("prompt.token_ids", request.prompt, limits.token_limit));
+  RETURN_IF_ERROR(CheckIds("stopping.token_ids", request.stopping.token_ids,
+                           limits.token_limit));
+  if (request.stopping.max_tokens < 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("stopping.max_tokens: wanted at least 0, found ",
+                     request.stopping.max_tokens));
+  }
+  return CheckSamplingParams(request.sampling);
+}
+
+}  // namespace kvasir

@@ -1,0 +1,38 @@
+#ifndef KVASIR_ENGINE_REQUEST_CHECK_H_
+#define KVASIR_ENGINE_REQUEST_CHECK_H_
+
+#include <cstdint>
+
+#include "absl/status/status.h"
+
+#include "engine/request.h"
+
+namespace kvasir {
+
+// What a loaded model and its cache allow a request. Plain value; any thread.
+struct RequestLimits {
+  // Ids in [0, token_limit) have a token, an embedding and a logit.
+  int32_t token_limit = 0;
+  // The model's positions, or fewer if the operator said so.
+  int64_t model_context = 0;
+  // Token places of the whole cache.
+  int64_t cache_tokens = 0;
+
+  // Most tokens of prompt and output together: the one number that clients are
+  // told, requests are checked against and the engine ends sequences at. The
+  // last token needs no place in the cache, but nor can it be followed.
+  int64_t EffectiveContext() const {
+    return model_context < cache_tokens ? model_context : cache_tokens;
+  }
+};
+
+// OK if the engine can serve `request` to its end. Otherwise INVALID_ARGUMENT
+// with the field's name, what was wanted and what there was; or
+// RESOURCE_EXHAUSTED with both numbers if the prompt is within the model's
+// context but can never fit in the cache. A prompt must leave room for one
+// token of output.
+absl::Status CheckRequest(const Request& request, const RequestLimits& limits);
+
+}  // namespace kvasir
+
+#endif  // KVASIR_ENGINE_REQUEST_CHECK_H_

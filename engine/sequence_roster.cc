@@ -1,0 +1,100 @@
+#include "engine/sequence_roster.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "cache/base/check.h"
+#include "engine/prefix_sharing.h"
+
+namespace kvasir {
+namespace {
+
+// Sets the flag of the running sequences that should wait for a prefix.
+void MarkPrefixWaiters(const std::vector<std::unique_ptr<Sequence>>& running,
+                       SchedulerView& view) {
+  std::vector<PrefillView> prefilling;
+  std::vector<size_t> positions;
+  for (size_t i = 0; i < running.size(); ++i) {
+    const Sequence& sequence = *running[i];
+    if (!sequence.prefills()) continue;
+    prefilling.push_back({sequence.known_tokens(), sequence.computed_count(),
+                          &sequence.request().cache});
+    positions.push_back(i);
+  }
+  const std::vector<bool> waits =
+      FindPrefixWaiters(prefilling, view.capacity.block_tokens);
+  for (size_t i = 0; i < positions.size(); ++i) {
+    view.running[positions[i]].waits_for_prefix = waits[i];
+  }
+}
+
+template <typename Container>
+void MoveOut(Container& from, absl::FunctionRef<bool(const Sequence&)> ended,
+             std::vector<std::unique_ptr<Sequence>>& to) {
+  const auto first = std::stable_partition(
+      from.begin(), from.end(),
+      [&](const std::unique_ptr<Sequence>& s) { return !ended(*s); });
+  std::move(first, from.end(), std::back_inserter(to));
+  from.erase(first, from.end());
+}
+
+}  // namespace
+
+void SequenceRoster::Enqueue(std::unique_ptr<Sequence> sequence) {
+  KV_CHECK(!sequence->running());
+  KV_CHECK(waiting_.empty() || waiting_.back()->id() < sequence->id());
+  waiting_.push_back(std::move(sequence));
+}
+
+void SequenceRoster::PromoteFirst() {
+  KV_CHECK(!waiting_.empty() && waiting_.front()->running());
+  KV_CHECK(running_.empty() || running_.back()->id() < waiting_.front()->id());
+  running_.push_back(std::move(waiting_.front()));
+  waiting_.pop_front();
+}
+
+Sequence& SequenceRoster::PreemptYoungest() {
+  KV_CHECK(!running_.empty());
+  waiting_.push_front(std::move(running_.back()));
+  running_.pop_back();
+  waiting_.front()->Preempt();
+  return *waiting_.front();
+}
+
+std::unique_ptr<Sequence> SequenceRoster::Remove(SequenceId id) {
+  std::vector<std::unique_ptr<Sequence>> removed =
+      RemoveIf([id](const Sequence& sequence) { return sequence.id() == id; });
+  KV_CHECK(removed.size() == 1) << "sequence " << id;
+  return std::move(removed.front());
+}
+
+std::vector<std::unique_ptr<Sequence>> SequenceRoster::RemoveIf(
+    absl::FunctionRef<bool(const Sequence&)> ended) {
+  std::vector<std::unique_ptr<Sequence>> removed;
+  MoveOut(running_, ended, removed);
+  MoveOut(waiting_, ended, removed);
+  return removed;
+}
+
+SchedulerView SequenceRoster::View(const CapacityView& capacity,
+                                   bool share_prefixes) const {
+  SchedulerView view;
+  view.capacity = capacity;
+  for (const std::unique_ptr<Sequence>& sequence : running_) {
+    view.running.push_back({.id = sequence->id(),
+                            .known_tokens = sequence->known_count(),
+                            .computed_tokens = sequence->computed_count(),
+                            .block_count = sequence->lease().block_count()});
+  }
+  for (const std::unique_ptr<Sequence>& sequence : waiting_) {
+    view.waiting.push_back(
+        {.id = sequence->id(), .known_tokens = sequence->known_count()});
+  }
+  if (share_prefixes) MarkPrefixWaiters(running_, view);
+  return view;
+}
+
+}  // namespace kvasir

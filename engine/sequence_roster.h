@@ -1,0 +1,58 @@
+#ifndef KVASIR_ENGINE_SEQUENCE_ROSTER_H_
+#define KVASIR_ENGINE_SEQUENCE_ROSTER_H_
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <vector>
+
+#include "absl/functional/function_ref.h"
+
+#include "cache/base/strong_id.h"
+#include "cache/snapshot.h"
+#include "engine/sequence.h"
+#include "engine/step_plan.h"
+
+namespace kvasir {
+
+// The sequences of the engine, in order of arrival: those that run (hold a
+// lease) and those that wait for one. Every running sequence is older than
+// every waiting one, because nobody overtakes on the way to a lease and the
+// youngest is the first to lose its own.
+//
+// Owns the sequences. Engine thread only.
+class SequenceRoster {
+ public:
+  // Puts a new sequence last.
+  void Enqueue(std::unique_ptr<Sequence> sequence);
+
+  bool empty() const { return running_.empty() && waiting_.empty(); }
+  const std::vector<std::unique_ptr<Sequence>>& running() const {
+    return running_;
+  }
+  const std::deque<std::unique_ptr<Sequence>>& waiting() const {
+    return waiting_;
+  }
+
+  // The first waiting sequence, which has got its lease, runs.
+  void PromoteFirst();
+  // The youngest running one gives its lease up and is the first to wait.
+  Sequence& PreemptYoungest();
+
+  // Takes out one sequence, or all that `ended` names, oldest first.
+  std::unique_ptr<Sequence> Remove(SequenceId id);
+  std::vector<std::unique_ptr<Sequence>> RemoveIf(
+      absl::FunctionRef<bool(const Sequence&)> ended);
+
+  // What the scheduler may know. `share_prefixes`: sequences wait for blocks
+  // that an older one is computing (prefix_sharing.h).
+  SchedulerView View(const CapacityView& capacity, bool share_prefixes) const;
+
+ private:
+  std::vector<std::unique_ptr<Sequence>> running_;
+  std::deque<std::unique_ptr<Sequence>> waiting_;
+};
+
+}  // namespace kvasir
+
+#endif  // KVASIR_ENGINE_SEQUENCE_ROSTER_H_
