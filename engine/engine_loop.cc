@@ -1,0 +1,315 @@
+#include "engine/engine_loop.h"
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+#include "absl/types/span.h"
+
+#include "cache/base/check.h"
+
+namespace kvasir {
+namespace {
+
+// How a request ends that its flag or its deadline ends now; nothing if
+// neither does.
+struct Verdict {
+  absl::Status status;
+  Ending ending = Ending::kClient;
+};
+
+std::optional<Verdict> Judge(const Sequence& sequence, absl::Duration now) {
+  const CancelFlag& cancel = sequence.cancel();
+  if (cancel.requested()) {
+    switch (cancel.source()) {
+      case CancelSource::kClient:
+        return Verdict{absl::CancelledError(absl::StrCat(
+                           "cancelled by the client: ", cancel.reason())),
+                       Ending::kClient};
+      case CancelSource::kAdmin:
+        return Verdict{absl::CancelledError(absl::StrCat(
+                           "cancelled by an operator: ", cancel.reason())),
+                       Ending::kAdmin};
+      case CancelSource::kDrain:
+        return Verdict{absl::UnavailableError(absl::StrCat(
+                           "ended by the drain: ", cancel.reason())),
+                       Ending::kDrain};
+    }
+  }
+  if (now < sequence.request().deadline) return std::nullopt;
+  return Verdict{absl::DeadlineExceededError(absl::StrCat(
+                     "the deadline passed after ",
+                     sequence.usage().completion_tokens, " tokens")),
+                 Ending::kDeadline};
+}
+
+// The sequences of a plan, in its order; both are in order of arrival.
+std::vector<Sequence*> SequencesOf(const StepPlan& plan,
+                                   const SequenceRoster& roster) {
+  std::vector<Sequence*> sequences;
+  auto next = roster.running().begin();
+  for (const PlannedRows& rows : plan.rows) {
+    while ((*next)->id() != rows.id) ++next;
+    sequences.push_back(next->get());
+  }
+  return sequences;
+}
+
+absl::Span<const TokenId> TokensOf(const PlannedRows& rows,
+                                   const Sequence& sequence) {
+  return sequence.known_tokens().subspan(
+      static_cast<size_t>(sequence.computed_count()),
+      static_cast<size_t>(rows.token_count));
+}
+
+StepPhase PhaseOf(absl::Span<Sequence* const> sequences) {
+  size_t prefills = 0;
+  for (const Sequence* sequence : sequences) prefills += sequence->prefills();
+  if (prefills == 0) return StepPhase::kDecode;
+  return prefills == sequences.size() ? StepPhase::kPrefill : StepPhase::kMixed;
+}
+
+}  // namespace
+
+EngineLoop::EngineLoop(const Parts& parts, Settings settings)
+    : parts_(parts),
+      settings_(std::move(settings)),
+      scheduler_(settings_.limits),
+      departures_(parts.inbox, &recorder_) {
+  Publish();
+}
+
+void EngineLoop::Run() {
+  while (!stopping_) {
+    if (Turn()) continue;
+    Publish();
+    if (!stopping_) parts_.inbox->WaitForMail(absl::InfiniteDuration());
+  }
+  EndAll(absl::UnavailableError("the engine is shutting down"), Ending::kDrain);
+}
+
+bool EngineLoop::Turn() {
+  ReadMail();
+  EndUnwanted();
+  AdmitWaiting();
+  SendDepartures();
+  ExtendPrefixes();
+  const StepPlan plan = MakePlan();
+  if (!plan.rows.empty()) {
+    ExecuteStep(plan);
+  } else if (!roster_.empty()) {
+    RefuseOldest();
+  }
+  SendDepartures();
+  if (parts_.clock->Now() - last_publish_ >= kPublishInterval) Publish();
+  return !roster_.empty();
+}
+
+void EngineLoop::ReadMail() {
+  Mail mail = parts_.inbox->Take();
+  for (CacheCommand& command : mail.commands) command(*parts_.cache);
+  for (Submission& submission : mail.submissions) {
+    roster_.Enqueue(std::make_unique<Sequence>(
+        SequenceId(next_sequence_++), std::move(submission), parts_.tokenizer,
+        settings_.max_context));
+  }
+  stopping_ = mail.stop;
+  if (!recorder_.stats().healthy) {
+    EndAll(absl::UnavailableError("the engine is unhealthy"), Ending::kFailed);
+  }
+}
+
+void EngineLoop::EndUnwanted() {
+  const absl::Duration now = parts_.clock->Now();
+  auto unwanted = roster_.RemoveIf([now](const Sequence& sequence) {
+    return Judge(sequence, now).has_value();
+  });
+  for (std::unique_ptr<Sequence>& sequence : unwanted) {
+    Verdict verdict = *Judge(*sequence, now);
+    FinishedEvent event = sequence->Fail(std::move(verdict.status), now);
+    departures_.Add(std::move(sequence), std::move(event), verdict.ending);
+  }
+}
+
+void EngineLoop::AdmitWaiting() {
+  if (roster_.waiting().empty()) return;
+  int64_t count = scheduler_.CountAdmissible(
+      roster_.View(parts_.cache->Capacity(), settings_.prefix_caching));
+  for (; count > 0; --count) {
+    Sequence& sequence = *roster_.waiting().front();
+    const Request& request = sequence.request();
+    absl::StatusOr<Lease> lease =
+        parts_.cache->OpenLease({.version = settings_.version,
+                                 .tokens = sequence.known_tokens(),
+                                 .salt = request.cache.salt,
+                                 .read_cache = request.cache.read,
+                                 .write_cache = request.cache.write,
+                                 .resumed = sequence.preempted(),
+                                 .recompute_tokens = sequence.high_water()});
+    if (!lease.ok()) {
+      Depart(sequence.id(), std::move(lease).status(), Ending::kFailed);
+      continue;
+    }
+    recorder_.CountCached(sequence.Start(*std::move(lease)));
+    parts_.inbox->Admit(request.id);
+    roster_.PromoteFirst();
+  }
+}
+
+void EngineLoop::ExtendPrefixes() {
+  if (!settings_.prefix_caching) return;
+  const int32_t block_tokens = parts_.cache->layout().block_tokens;
+  for (const std::unique_ptr<Sequence>& sequence : roster_.running()) {
+    if (!sequence->prefills() || !sequence->request().cache.read ||
+        sequence->computed_count() % block_tokens != 0) {
+      continue;
+    }
+    parts_.cache->ExtendLease(sequence->lease(), sequence->known_tokens());
+    recorder_.CountCached(sequence->NoteExtended());
+  }
+}
+
+StepPlan EngineLoop::MakePlan() {
+  while (true) {
+    StepPlan plan = scheduler_.Plan(
+        roster_.View(parts_.cache->Capacity(), settings_.prefix_caching));
+    if (!plan.preempt.valid()) return plan;
+    // Alone and still without room: RefuseOldest() says so.
+    if (roster_.running().size() == 1) return StepPlan{};
+    KV_CHECK(roster_.PreemptYoungest().id() == plan.preempt);
+    ++recorder_.stats().preemptions;
+  }
+}
+
+void EngineLoop::ExecuteStep(const StepPlan& plan) {
+  const std::vector<Sequence*> sequences = SequencesOf(plan, roster_);
+  const absl::Duration begin = parts_.clock->Now();
+  for (Sequence* sequence : sequences) {
+    if (!sequence->NoteScheduled(begin)) continue;
+    recorder_.CountScheduled(*sequence);
+    sequence->Push(AcceptedEvent{sequence->usage().prompt_tokens,
+                                 sequence->usage().cached_tokens,
+                                 settings_.version_label});
+  }
+  const StepPhase phase = PhaseOf(sequences);
+  const absl::StatusOr<std::vector<TokenId>> tokens = Compute(plan, sequences);
+  if (!tokens.ok()) return FailStep(sequences, tokens.status());
+  failed_steps_ = 0;
+  const absl::Duration end = parts_.clock->Now();
+  recorder_.CountStep(phase, plan.total_tokens,
+                      static_cast<int64_t>(sequences.size()), end - begin, end);
+  for (size_t i = 0; i < sequences.size(); ++i) {
+    TakeResult(plan.rows[i], (*tokens)[i], *sequences[i], end);
+  }
+}
+
+absl::StatusOr<std::vector<TokenId>> EngineLoop::Compute(
+    const StepPlan& plan, absl::Span<Sequence* const> sequences) {
+  std::vector<LeaseGrowth> growths;
+  for (size_t i = 0; i < sequences.size(); ++i) {
+    growths.push_back(
+        {&sequences[i]->lease(), TokensOf(plan.rows[i], *sequences[i])});
+  }
+  Reservation reservation = parts_.cache->Reserve(growths);
+  std::vector<StepRows> step;
+  for (size_t i = 0; i < sequences.size(); ++i) {
+    const Sequence& sequence = *sequences[i];
+    step.push_back({.id = sequence.id(),
+                    .tokens = growths[i].tokens,
+                    .first_position = sequence.computed_count(),
+                    .table = reservation.Table(i),
+                    .sampling = plan.rows[i].wants_logits
+                                    ? &sequence.request().sampling
+                                    : nullptr});
+  }
+  absl::StatusOr<std::vector<TokenId>> tokens = parts_.runner->Run(step);
+  if (tokens.ok()) std::move(reservation).Commit();
+  return tokens;
+}
+
+void EngineLoop::TakeResult(const PlannedRows& rows, TokenId token,
+                            Sequence& sequence, absl::Duration now) {
+  recorder_.CountComputed(sequence.NoteComputed(rows.token_count));
+  if (!rows.wants_logits) return;
+  const absl::Duration previous = sequence.times().last_token;
+  Sequence::Appended appended = sequence.Append(token, now);
+  recorder_.CountToken(sequence, previous);
+  sequence.Push(std::move(appended.delta));
+  if (!appended.reason.has_value()) return;
+  FinishedEvent event = sequence.Finish(*appended.reason, now);
+  departures_.Add(roster_.Remove(sequence.id()), std::move(event),
+                  Ending::kFinished);
+}
+
+void EngineLoop::FailStep(absl::Span<Sequence* const> sequences,
+                          const absl::Status& why) {
+  ++failed_steps_;
+  const absl::Status status = absl::InternalError(
+      absl::StrCat("the step failed and was rolled back: ", why.message()));
+  for (Sequence* sequence : sequences) {
+    Depart(sequence->id(), status, Ending::kFailed);
+  }
+  if (failed_steps_ < kMaxFailedSteps) return;
+  recorder_.stats().healthy = false;
+  const absl::Status unhealthy = absl::UnavailableError(
+      absl::StrCat("the engine is unhealthy: ", failed_steps_,
+                   " steps in a row failed, the last with: ", why.message()));
+  parts_.inbox->Close(unhealthy);
+  EndAll(unhealthy, Ending::kFailed);
+}
+
+void EngineLoop::Depart(SequenceId id, absl::Status status, Ending ending) {
+  std::unique_ptr<Sequence> sequence = roster_.Remove(id);
+  FinishedEvent event = sequence->Fail(std::move(status), parts_.clock->Now());
+  departures_.Add(std::move(sequence), std::move(event), ending);
+}
+
+// Nothing can run although somebody wants to. Refusing one request instead of
+// turning for ever lets the others have their turn.
+void EngineLoop::RefuseOldest() {
+  const Sequence& oldest = roster_.running().empty()
+                               ? *roster_.waiting().front()
+                               : *roster_.running().front();
+  const CapacityView capacity = parts_.cache->Capacity();
+  Depart(oldest.id(),
+         absl::ResourceExhaustedError(absl::StrCat(
+             "the KV cache has no room: ", oldest.known_count(),
+             " tokens of prompt and output, ", capacity.available_blocks(),
+             " of ", capacity.total_blocks, " blocks of ",
+             capacity.block_tokens, " tokens available")),
+         Ending::kFailed);
+}
+
+void EngineLoop::EndAll(const absl::Status& status, Ending ending) {
+  const absl::Duration now = parts_.clock->Now();
+  auto all = roster_.RemoveIf([](const Sequence&) { return true; });
+  for (std::unique_ptr<Sequence>& sequence : all) {
+    FinishedEvent event = sequence->Fail(status, now);
+    departures_.Add(std::move(sequence), std::move(event), ending);
+  }
+  SendDepartures();
+}
+
+void EngineLoop::SendDepartures() {
+  if (departures_.empty()) return;
+  Publish();
+  departures_.Send();
+}
+
+void EngineLoop::Publish() {
+  EngineStats& stats = recorder_.stats();
+  stats.requests_running = static_cast<int64_t>(roster_.running().size());
+  stats.requests_waiting = static_cast<int64_t>(roster_.waiting().size());
+  stats.cache = parts_.cache->Snapshot();
+  parts_.board->Publish(stats);
+  last_publish_ = parts_.clock->Now();
+}
+
+}  // namespace kvasir

@@ -1,0 +1,106 @@
+#ifndef KVASIR_ENGINE_ENGINE_LOOP_H_
+#define KVASIR_ENGINE_ENGINE_LOOP_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "absl/types/span.h"
+
+#include "cache/base/clock.h"
+#include "cache/kv_cache.h"
+#include "engine/departures.h"
+#include "engine/inbox.h"
+#include "engine/model/tokenizer.h"
+#include "engine/model_runner.h"
+#include "engine/scheduler.h"
+#include "engine/sequence_roster.h"
+#include "engine/stats_recorder.h"
+
+namespace kvasir {
+
+// Steps in a row that may fail before the engine counts as unhealthy.
+inline constexpr int32_t kMaxFailedSteps = 3;
+
+// How old the published numbers may get while steps follow each other.
+inline constexpr absl::Duration kPublishInterval = absl::Milliseconds(20);
+
+// The engine's turn: read the mail, end what nobody wants any more, admit,
+// plan, reserve, run, commit, tell. Everything that the engine thread owns
+// hangs on this object, and every member function runs on that thread.
+//
+// A step that fails has not happened: its reservation is dropped, its requests
+// end with INTERNAL, and the engine goes on. After kMaxFailedSteps in a row it
+// is unhealthy: all requests end with UNAVAILABLE and no new ones are taken.
+class EngineLoop {
+ public:
+  // All of these outlive the loop.
+  struct Parts {
+    KvCache* cache = nullptr;
+    StepRunner* runner = nullptr;
+    const Tokenizer* tokenizer = nullptr;
+    Inbox* inbox = nullptr;
+    StatsBoard* board = nullptr;
+    const Clock* clock = nullptr;
+  };
+  struct Settings {
+    Scheduler::Limits limits;
+    VersionId version;          // that new leases go to
+    std::string version_label;  // as clients are told
+    int64_t max_context = 0;    // RequestLimits::EffectiveContext()
+    bool prefix_caching = true;
+  };
+  EngineLoop(const Parts& parts, Settings settings);
+
+  // Turns until the inbox says stop, sleeping while there is nothing to do;
+  // then ends what is left with UNAVAILABLE.
+  void Run();
+
+  // One turn, without sleeping. False if no sequence is left, so that only new
+  // mail can bring work: whoever waits for a lease gets one as soon as nothing
+  // runs, or is refused.
+  bool Turn();
+
+ private:
+  // Top of a turn.
+  void ReadMail();
+  void EndUnwanted();
+  void AdmitWaiting();
+  void ExtendPrefixes();
+
+  // One step.
+  StepPlan MakePlan();
+  void ExecuteStep(const StepPlan& plan);
+  absl::StatusOr<std::vector<TokenId>> Compute(
+      const StepPlan& plan, absl::Span<Sequence* const> sequences);
+  void TakeResult(const PlannedRows& rows, TokenId token, Sequence& sequence,
+                  absl::Duration now);
+  void FailStep(absl::Span<Sequence* const> sequences, const absl::Status& why);
+
+  // Ends.
+  void Depart(SequenceId id, absl::Status status, Ending ending);
+  void RefuseOldest();
+  void EndAll(const absl::Status& status, Ending ending);
+  void SendDepartures();
+  void Publish();
+
+  // Fixed after construction.
+  const Parts parts_;
+  const Settings settings_;
+  const Scheduler scheduler_;
+
+  // Progress.
+  SequenceRoster roster_;
+  StatsRecorder recorder_;
+  Departures departures_;
+  int64_t next_sequence_ = 0;
+  int32_t failed_steps_ = 0;  // in a row
+  absl::Duration last_publish_;
+  bool stopping_ = false;
+};
+
+}  // namespace kvasir
+
+#endif  // KVASIR_ENGINE_ENGINE_LOOP_H_
