@@ -17,6 +17,7 @@
 #include "engine/engine_stats.h"
 #include "engine/model/tokenizer.h"
 #include "engine/request.h"
+#include "engine/test_hooks.h"
 #include "engine/token_sink.h"
 
 namespace kvasir {
@@ -46,6 +47,10 @@ struct EngineOptions {
   // Called while the model loads with done and total bytes; returning false
   // abandons it (CANCELLED). May be empty.
   std::function<bool(int64_t, int64_t)> load_progress;
+
+#if KVASIR_TEST_HOOKS
+  EngineTestHooks test_hooks;
+#endif
 };
 
 inline constexpr int64_t kDefaultCacheBytes = int64_t{512} << 20;

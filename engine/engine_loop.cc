@@ -89,14 +89,16 @@ EngineLoop::EngineLoop(const Parts& parts, Settings settings)
 void EngineLoop::Run() {
   while (!stopping_) {
     if (Turn()) continue;
+    if (stopping_) break;
     Publish();
-    if (!stopping_) parts_.inbox->WaitForMail(absl::InfiniteDuration());
+    parts_.inbox->WaitForMail(absl::InfiniteDuration());
   }
   EndAll(absl::UnavailableError("the engine is shutting down"), Ending::kDrain);
 }
 
 bool EngineLoop::Turn() {
   ReadMail();
+  if (stopping_) return false;
   EndUnwanted();
   AdmitWaiting();
   SendDepartures();

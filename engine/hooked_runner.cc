@@ -1,0 +1,44 @@
+#include "engine/hooked_runner.h"
+
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "absl/types/span.h"
+
+#include "cache/base/status_macros.h"
+
+namespace kvasir {
+
+HookedRunner::HookedRunner(StepRunner* inner, EngineTestHooks hooks)
+    : inner_(inner), hooks_(std::move(hooks)) {}
+
+absl::StatusOr<std::vector<TokenId>> HookedRunner::Run(
+    absl::Span<const StepRows> step) {
+  ++steps_;
+  absl::SleepFor(hooks_.step_delay);
+  if (hooks_.first_failing_step > 0 && steps_ >= hooks_.first_failing_step &&
+      steps_ < hooks_.first_failing_step + hooks_.failing_steps) {
+    return absl::InternalError(
+        absl::StrCat("step ", steps_, " fails because a test wants it to"));
+  }
+  ASSIGN_OR_RETURN(std::vector<TokenId> tokens, inner_->Run(step));
+  for (size_t i = 0; i < step.size(); ++i) {
+    if (step[i].sampling == nullptr) continue;
+    const int64_t position =
+        step[i].first_position + static_cast<int64_t>(step[i].tokens.size());
+    const auto [first, unused] =
+        first_generated_.try_emplace(step[i].id, position);
+    const size_t index = static_cast<size_t>(position - first->second);
+    if (index < hooks_.script.size()) tokens[i] = hooks_.script[index];
+  }
+  return tokens;
+}
+
+}  // namespace kvasir

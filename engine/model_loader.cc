@@ -1,0 +1,177 @@
+#include "engine/model_loader.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <limits>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+
+#include "cache/base/status_macros.h"
+#include "cache/kv_cache.h"
+#include "engine/backend/cpu/cpu_backend.h"
+#include "engine/backend/cpu/thread_pool.h"
+#include "engine/fingerprint.h"
+#include "engine/model/gguf_file.h"
+#include "engine/model/model_config.h"
+#include "engine/model/weights.h"
+
+namespace kvasir {
+namespace {
+
+// Bounds of EngineOptions: scratch memory and the work of a step grow with
+// them.
+constexpr int64_t kMaxTokenBudget = 1 << 16;
+constexpr int64_t kMaxSequences = 1 << 12;
+constexpr int64_t kMaxInboxLimit = 1 << 20;
+constexpr int64_t kMaxThreadCount = 1 << 10;
+constexpr int64_t kUnbounded = std::numeric_limits<int64_t>::max();
+
+// What the attention kernels take for block_tokens is a multiple of this.
+constexpr int32_t kBlockTokensStep = 8;
+
+// Leading hex digits of the fingerprint in a cache version's label.
+constexpr size_t kLabelDigits = 8;
+
+absl::Status CheckRange(std::string_view name, int64_t value, int64_t lowest,
+                        int64_t highest) {
+  if (value >= lowest && value <= highest) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      name, ": wanted ", lowest,
+      highest == kUnbounded ? " or more" : absl::StrCat(" to ", highest),
+      ", found ", value));
+}
+
+absl::Status CheckWord(std::string_view name, std::string_view value,
+                       std::string_view first, std::string_view second) {
+  if (value == first || value == second) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(name, ": wanted \"", first,
+                                                 "\" or \"", second,
+                                                 "\", found \"", value, "\""));
+}
+
+absl::StatusOr<std::unique_ptr<Backend>> MakeBackend(
+    const EngineOptions& options) {
+  return MakeCpuBackend({.thread_count = options.thread_count,
+                         .activations = options.activations == "f32"
+                                            ? ActivationType::kF32
+                                            : ActivationType::kQ8,
+                         .force_scalar = options.force_scalar});
+}
+
+absl::StatusOr<std::unique_ptr<Tokenizer>> LoadTokenizer(const GgufFile& file) {
+  ASSIGN_OR_RETURN(TokenizerSpec spec, ReadTokenizerSpec(file));
+  return Tokenizer::Create(std::move(spec));
+}
+
+std::string NameFromPath(std::string_view path) {
+  const size_t slash = path.rfind('/');
+  if (slash != std::string_view::npos) path.remove_prefix(slash + 1);
+  return std::string(absl::StripSuffix(path, ".gguf"));
+}
+
+ModelInfo Describe(const EngineOptions& options, const GgufFile& file,
+                   const LoadedModel& model) {
+  const ModelConfig& config = model.transformer->config();
+  const Tokenizer& tokenizer = *model.tokenizer;
+  ModelInfo info;
+  info.name = options.model_name.empty() ? NameFromPath(file.path())
+                                         : options.model_name;
+  info.architecture = config.architecture;
+  info.quantization = config.quantization;
+  info.digest = file.Digest();
+  info.tokenizer_digest = tokenizer.Digest();
+  info.cache_fingerprint =
+      CacheFingerprint({.weights_digest = info.digest,
+                        .config = &config,
+                        .layout = model.layout,
+                        .backend_numerics = model.backend->numerics()});
+  info.cache_version = absl::StrCat(
+      info.name, "@", info.cache_fingerprint.substr(0, kLabelDigits));
+  info.backend =
+      absl::StrCat(model.backend->name(), " ", model.backend->numerics());
+  info.chat_template = tokenizer.chat_template();
+  info.max_context = config.max_context;
+  info.vocab_size = config.vocab_size;
+  info.layer_count = config.layer_count;
+  info.kv_head_count = config.kv_head_count;
+  info.head_dim = config.head_dim;
+  info.kv_bytes_per_token = model.layout.TokenBytes();
+  info.thread_count =
+      options.thread_count > 0 ? options.thread_count : UsableThreadCount();
+  info.kv_type = options.kv_type;
+  info.end_tokens.assign(tokenizer.end_tokens().begin(),
+                         tokenizer.end_tokens().end());
+  return info;
+}
+
+}  // namespace
+
+absl::Status CheckEngineOptions(const EngineOptions& options) {
+  RETURN_IF_ERROR(
+      CheckRange("cache_bytes", options.cache_bytes, 0, kUnbounded));
+  RETURN_IF_ERROR(
+      CheckRange("cache_blocks", options.cache_blocks, 0, kUnbounded));
+  RETURN_IF_ERROR(CheckRange("block_tokens", options.block_tokens,
+                             kBlockTokensStep, KvCache::kMaxBlockTokens));
+  if (options.block_tokens % kBlockTokensStep != 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("block_tokens: wanted a multiple of ", kBlockTokensStep,
+                     ", found ", options.block_tokens));
+  }
+  RETURN_IF_ERROR(CheckWord("kv_type", options.kv_type, "f16", "f32"));
+  RETURN_IF_ERROR(CheckWord("activations", options.activations, "q8", "f32"));
+  // One token of prompt and one of output.
+  if (options.context_limit != 0) {
+    RETURN_IF_ERROR(
+        CheckRange("context_limit", options.context_limit, 2, kUnbounded));
+  }
+  RETURN_IF_ERROR(
+      CheckRange("token_budget", options.token_budget, 1, kMaxTokenBudget));
+  RETURN_IF_ERROR(
+      CheckRange("prefill_chunk", options.prefill_chunk, 1, kMaxTokenBudget));
+  RETURN_IF_ERROR(
+      CheckRange("max_sequences", options.max_sequences, 1, kMaxSequences));
+  RETURN_IF_ERROR(
+      CheckRange("inbox_limit", options.inbox_limit, 1, kMaxInboxLimit));
+  return CheckRange("thread_count", options.thread_count, 0, kMaxThreadCount);
+}
+
+absl::StatusOr<LoadedModel> LoadModel(const EngineOptions& options) {
+  ASSIGN_OR_RETURN(const std::unique_ptr<GgufFile> file,
+                   GgufFile::Open(options.model_path));
+  ASSIGN_OR_RETURN(ModelConfig config, ReadModelConfig(*file));
+  LoadedModel model;
+  ASSIGN_OR_RETURN(model.tokenizer, LoadTokenizer(*file));
+  ASSIGN_OR_RETURN(model.backend, MakeBackend(options));
+  const auto progress = [&options](int64_t done, int64_t total) {
+    return !options.load_progress || options.load_progress(done, total);
+  };
+  ASSIGN_OR_RETURN(Weights weights,
+                   LoadWeights(*file, config, *model.backend, progress));
+  const int64_t weight_bytes = weights.memory_bytes();
+  const int32_t logit_rows = static_cast<int32_t>(
+      std::min<int64_t>(options.max_sequences, options.token_budget));
+  ASSIGN_OR_RETURN(
+      model.transformer,
+      Transformer::Create(
+          std::move(config), std::move(weights), model.backend.get(),
+          static_cast<int32_t>(options.token_budget), logit_rows));
+  model.layout = model.transformer->Layout(
+      options.block_tokens,
+      options.kv_type == "f32" ? KvType::kF32 : KvType::kF16);
+  const ModelConfig& loaded = model.transformer->config();
+  model.token_limit = std::min(
+      {loaded.embedding_rows, loaded.vocab_size, model.tokenizer->size()});
+  model.info = Describe(options, *file, model);
+  model.info.weight_bytes = weight_bytes;
+  return model;
+}
+
+}  // namespace kvasir

@@ -1,0 +1,39 @@
+#ifndef KVASIR_ENGINE_MODEL_LOADER_H_
+#define KVASIR_ENGINE_MODEL_LOADER_H_
+
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+
+#include "cache/kv_layout.h"
+#include "engine/backend/backend.h"
+#include "engine/engine.h"
+#include "engine/model/tokenizer.h"
+#include "engine/model/transformer.h"
+
+namespace kvasir {
+
+// A model ready to compute, and what belongs to it. Members are destroyed from
+// the last to the first: the transformer before its backend.
+struct LoadedModel {
+  std::unique_ptr<Backend> backend;
+  std::unique_ptr<Tokenizer> tokenizer;
+  std::unique_ptr<Transformer> transformer;
+  KvLayout layout;      // of the blocks it reads and writes
+  int32_t token_limit;  // ids below have a token, an embedding and a logit
+  ModelInfo info;       // `max_context` is still the model's own
+};
+
+// INVALID_ARGUMENT, with the option's name, legal range and value, if `options`
+// make no sense whatever the model.
+absl::Status CheckEngineOptions(const EngineOptions& options);
+
+// Opens and checks the file, makes the backend, loads weights and tokenizer.
+// `options` must have passed CheckEngineOptions(). Errors are those of the
+// parts, with the file's name where they lack it.
+absl::StatusOr<LoadedModel> LoadModel(const EngineOptions& options);
+
+}  // namespace kvasir
+
+#endif  // KVASIR_ENGINE_MODEL_LOADER_H_
