@@ -10,6 +10,7 @@
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 
 namespace kvasir {
 namespace {
@@ -17,14 +18,15 @@ namespace {
 // Collects fields so that no two different lists of fields give the same bytes.
 class FieldWriter {
  public:
-  void Text(std::string_view name, std::string_view value) {
-    absl::StrAppend(&bytes_, name.size(), ":", name, value.size(), ":", value);
+  void Text(absl::string_view name, std::string_view value) {
+    absl::StrAppend(&bytes_, name.size(), ":", name, value.size(), ":");
+    bytes_.append(value);
   }
-  void Int(std::string_view name, int64_t value) {
+  void Int(absl::string_view name, int64_t value) {
     Text(name, absl::StrCat(value));
   }
   // By its bits: what counts is what the kernels read.
-  void Float(std::string_view name, float value) {
+  void Float(absl::string_view name, float value) {
     uint32_t bits = 0;
     static_assert(sizeof(bits) == sizeof(value));
     std::memcpy(&bits, &value, sizeof(bits));
@@ -35,7 +37,7 @@ class FieldWriter {
     unsigned char digest[SHA256_DIGEST_LENGTH];
     SHA256(reinterpret_cast<const unsigned char*>(bytes_.data()), bytes_.size(),
            digest);
-    return absl::BytesToHexString(std::string_view(
+    return absl::BytesToHexString(absl::string_view(
         reinterpret_cast<const char*>(digest), sizeof(digest)));
   }
 

@@ -58,7 +58,7 @@ absl::Status Inbox::Post(CacheCommand command) {
 bool Inbox::Cancel(std::string_view id, CancelSource source,
                    std::string_view reason) {
   absl::MutexLock lock(&mu_);
-  const auto it = flights_.find(id);
+  const auto it = flights_.find(std::string(id));
   if (it == flights_.end()) return false;
   it->second.cancel->Request(source, std::string(reason));
   news_ = true;
@@ -125,14 +125,14 @@ Mail Inbox::Take() {
   return taken;
 }
 
-void Inbox::WaitForMail(absl::Duration timeout) {
+bool Inbox::WaitForMail(absl::Duration timeout) {
   absl::MutexLock lock(&mu_);
-  mu_.AwaitWithTimeout(absl::Condition(this, &Inbox::HasMail), timeout);
+  return mu_.AwaitWithTimeout(absl::Condition(this, &Inbox::HasMail), timeout);
 }
 
 void Inbox::Admit(std::string_view id) {
   absl::MutexLock lock(&mu_);
-  const auto it = flights_.find(id);
+  const auto it = flights_.find(std::string(id));
   KV_CHECK(it != flights_.end()) << "admitted request is not in flight";
   if (it->second.admitted) return;
   it->second.admitted = true;
@@ -141,7 +141,7 @@ void Inbox::Admit(std::string_view id) {
 
 void Inbox::Retire(std::string_view id) {
   absl::MutexLock lock(&mu_);
-  const auto it = flights_.find(id);
+  const auto it = flights_.find(std::string(id));
   KV_CHECK(it != flights_.end()) << "retired request is not in flight";
   if (!it->second.admitted) --places_taken_;
   flights_.erase(it);

@@ -96,8 +96,9 @@ class Inbox {
   // Everything that has arrived; never waits.
   Mail Take() ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Waits for mail or a raised flag, at most `timeout`.
-  void WaitForMail(absl::Duration timeout) ABSL_LOCKS_EXCLUDED(mu_);
+  // Waits for mail or a raised flag since the last Take(), at most `timeout`;
+  // false if there is none.
+  bool WaitForMail(absl::Duration timeout) ABSL_LOCKS_EXCLUDED(mu_);
 
   // The request has got its first lease: its place is free.
   void Admit(std::string_view id) ABSL_LOCKS_EXCLUDED(mu_);

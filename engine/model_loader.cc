@@ -5,12 +5,12 @@
 #include <limits>
 #include <memory>
 #include <string>
-#include <string_view>
 #include <utility>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
 
 #include "cache/base/status_macros.h"
@@ -39,7 +39,7 @@ constexpr int32_t kBlockTokensStep = 8;
 // Leading hex digits of the fingerprint in a cache version's label.
 constexpr size_t kLabelDigits = 8;
 
-absl::Status CheckRange(std::string_view name, int64_t value, int64_t lowest,
+absl::Status CheckRange(absl::string_view name, int64_t value, int64_t lowest,
                         int64_t highest) {
   if (value >= lowest && value <= highest) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(
@@ -48,8 +48,8 @@ absl::Status CheckRange(std::string_view name, int64_t value, int64_t lowest,
       ", found ", value));
 }
 
-absl::Status CheckWord(std::string_view name, std::string_view value,
-                       std::string_view first, std::string_view second) {
+absl::Status CheckWord(absl::string_view name, absl::string_view value,
+                       absl::string_view first, absl::string_view second) {
   if (value == first || value == second) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(name, ": wanted \"", first,
                                                  "\" or \"", second,
@@ -70,9 +70,9 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> LoadTokenizer(const GgufFile& file) {
   return Tokenizer::Create(std::move(spec));
 }
 
-std::string NameFromPath(std::string_view path) {
+std::string NameFromPath(absl::string_view path) {
   const size_t slash = path.rfind('/');
-  if (slash != std::string_view::npos) path.remove_prefix(slash + 1);
+  if (slash != absl::string_view::npos) path.remove_prefix(slash + 1);
   return std::string(absl::StripSuffix(path, ".gguf"));
 }
 
@@ -94,8 +94,8 @@ ModelInfo Describe(const EngineOptions& options, const GgufFile& file,
                         .backend_numerics = model.backend->numerics()});
   info.cache_version = absl::StrCat(
       info.name, "@", info.cache_fingerprint.substr(0, kLabelDigits));
-  info.backend =
-      absl::StrCat(model.backend->name(), " ", model.backend->numerics());
+  info.backend = absl::StrCat(std::string(model.backend->name()), " ",
+                              model.backend->numerics());
   info.chat_template = tokenizer.chat_template();
   info.max_context = config.max_context;
   info.vocab_size = config.vocab_size;

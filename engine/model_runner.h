@@ -56,7 +56,7 @@ class ModelRunner final : public StepRunner {
     // Ids below this may be sampled: those with a token, an embedding and a
     // logit (FIELD_CASES LOAD-4).
     int32_t sampleable_count = 0;
-    LogitsObserver observer;  // may be empty
+    LogitsObserver observer = {};  // may be empty
   };
 
   // `transformer` outlives this object.

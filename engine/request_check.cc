@@ -2,10 +2,10 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <string_view>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 
 #include "cache/base/status_macros.h"
@@ -14,7 +14,7 @@
 namespace kvasir {
 namespace {
 
-absl::Status CheckIds(std::string_view field, absl::Span<const TokenId> ids,
+absl::Status CheckIds(absl::string_view field, absl::Span<const TokenId> ids,
                       int32_t limit) {
   for (size_t i = 0; i < ids.size(); ++i) {
     if (ids[i] >= 0 && ids[i] < limit) continue;
