@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "engine/backend/cpu/float16.h"
 #include "engine/backend/cpu/gemm_kernels.h"
 #include "engine/backend/cpu/packed_weight.h"
 #include "engine/backend/cpu/quant_formats.h"
@@ -58,7 +59,7 @@ void MultiplyLaneQ8(const PackedGroups& group, int lane,
     const QuantBlock weights = ReadPackedBlock(kType, group, lane, b);
     const BlockFactors factors = FactorsOf(kFormat.scales, weights.scales);
     const float scale = kFormat.scales == ScaleKind::kSuperSigned
-                            ? F32FromF16(weights.scales.scale)
+                            ? FloatFromHalf(weights.scales.scale)
                             : factors.scale[0];
     for (int64_t r = 0; r < rows; ++r) {
       const Q8Block& block = activations[b * stride + r];

@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <cstring>
 #include <memory>
-#include <new>
 #include <string>
 #include <utility>
 
@@ -14,15 +13,17 @@
 #include "absl/types/span.h"
 
 #include "cache/base/check.h"
+#include "engine/backend/cpu/aligned_buffer.h"
+#include "engine/backend/cpu/float16.h"
 #include "engine/backend/cpu/quant_formats.h"
 #include "engine/backend/tensor.h"
 
 namespace kvasir {
 namespace {
 
-constexpr std::align_val_t kLine{64};
-
-int64_t RoundUpToLine(int64_t bytes) { return (bytes + 63) / 64 * 64; }
+int64_t WholeLines(int64_t bytes) {
+  return (bytes + kStepBytes - 1) / kStepBytes * kStepBytes;
+}
 
 bool IsPlain(DType type) {
   return QuantFormatOf(type).scales == ScaleKind::kNone;
@@ -177,16 +178,11 @@ float ReadPackedNumber(DType type, const PackedGroups& group, int lane,
   }
   uint16_t bits;
   std::memcpy(&bits, bytes, sizeof(bits));
-  return type == DType::kF16 ? F32FromF16(bits) : F32FromBF16(bits);
-}
-
-void PackedWeight::Free::operator()(uint8_t* data) const {
-  ::operator delete[](data, kLine);
+  return type == DType::kF16 ? FloatFromHalf(bits) : F32FromBF16(bits);
 }
 
 PackedWeight::PackedWeight(const HostMatrix& matrix, int64_t group_bytes,
-                           int64_t level_offset,
-                           std::unique_ptr<uint8_t[], Free> data)
+                           int64_t level_offset, AlignedArray<uint8_t> data)
     : type_(matrix.type), rows_(matrix.rows), data_(std::move(data)) {
   groups_.data = data_.get();
   groups_.columns = matrix.columns;
@@ -209,16 +205,15 @@ absl::StatusOr<std::unique_ptr<PackedWeight>> PackedWeight::Pack(
       << matrix.columns;
   const QuantFormat format = QuantFormatOf(matrix.type);
   const int64_t level_offset =
-      RoundUpToLine(ScaleBytes(format.scales, matrix.columns));
+      WholeLines(ScaleBytes(format.scales, matrix.columns));
   const int64_t group_bytes =
-      IsPlain(matrix.type) ? RoundUpToLine(matrix.columns * kGroupRows *
-                                           DTypeBlockBytes(matrix.type))
+      IsPlain(matrix.type) ? WholeLines(matrix.columns * kGroupRows *
+                                        DTypeBlockBytes(matrix.type))
                            : level_offset + matrix.columns / kBlockWeights *
                                                 LevelBytes(format.bits);
   const int64_t bytes =
       (matrix.rows + kGroupRows - 1) / kGroupRows * group_bytes;
-  std::unique_ptr<uint8_t[], Free> data(static_cast<uint8_t*>(
-      ::operator new[](static_cast<size_t>(bytes), kLine, std::nothrow)));
+  AlignedArray<uint8_t> data = AllocateAligned<uint8_t>(bytes);
   if (data == nullptr) {
     return absl::ResourceExhaustedError(
         absl::StrCat("no memory for a weight of ", bytes, " bytes (",

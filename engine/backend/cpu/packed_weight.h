@@ -9,6 +9,7 @@
 #include "absl/types/span.h"
 
 #include "engine/backend/backend.h"
+#include "engine/backend/cpu/aligned_buffer.h"
 #include "engine/backend/cpu/quant_formats.h"
 #include "engine/backend/tensor.h"
 
@@ -117,16 +118,12 @@ class PackedWeight final : public Weight {
   void UnpackGroup(int64_t group, absl::Span<float> out) const;
 
  private:
-  struct Free {
-    void operator()(uint8_t* data) const;
-  };
-
   PackedWeight(const HostMatrix& matrix, int64_t group_bytes,
-               int64_t level_offset, std::unique_ptr<uint8_t[], Free> data);
+               int64_t level_offset, AlignedArray<uint8_t> data);
 
   DType type_;
   int64_t rows_;
-  std::unique_ptr<uint8_t[], Free> data_;
+  AlignedArray<uint8_t> data_;
   PackedGroups groups_;  // all of them
 };
 

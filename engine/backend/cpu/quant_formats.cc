@@ -7,6 +7,7 @@
 #include "absl/types/span.h"
 
 #include "cache/base/check.h"
+#include "engine/backend/cpu/float16.h"
 #include "engine/backend/tensor.h"
 
 namespace kvasir {
@@ -119,7 +120,7 @@ float PlainValue(DType type, const uint8_t* row, int64_t column) {
     case DType::kF32:
       return std::bit_cast<float>(ReadU32(row + 4 * column));
     case DType::kF16:
-      return F32FromF16(ReadU16(row + 2 * column));
+      return FloatFromHalf(ReadU16(row + 2 * column));
     default:
       return F32FromBF16(ReadU16(row + 2 * column));
   }
@@ -146,8 +147,8 @@ QuantBlock ReadQuantBlock(DType type, const uint8_t* row, int64_t index) {
 }
 
 BlockFactors FactorsOf(ScaleKind kind, const BlockScales& scales) {
-  const float scale = F32FromF16(scales.scale);
-  const float min = F32FromF16(scales.min);
+  const float scale = FloatFromHalf(scales.scale);
+  const float min = FloatFromHalf(scales.min);
   switch (kind) {
     case ScaleKind::kSuperMin: {
       const float product = scale * static_cast<float>(scales.sub[0]);
@@ -190,21 +191,6 @@ void DequantizeRow(const HostMatrix& matrix, int64_t row,
           WeightValue(format, factors, i, block.level[i]);
     }
   }
-}
-
-float F32FromF16(uint16_t bits) {
-  constexpr uint32_t kInfinityExponent = 0x1F;
-  const uint32_t sign = static_cast<uint32_t>(bits & 0x8000) << 16;
-  const uint32_t exponent = bits >> 10 & kInfinityExponent;
-  const uint32_t fraction = bits & 0x3FF;
-  if (exponent == 0) {
-    // A multiple of 2^-24, which f32 holds as a normal number.
-    const float magnitude = static_cast<float>(fraction) * 0x1p-24f;
-    return sign == 0 ? magnitude : -magnitude;
-  }
-  const uint32_t wide =
-      exponent == kInfinityExponent ? 0xFF : exponent - 15 + 127;
-  return std::bit_cast<float>(sign | wide << 23 | fraction << 13);
 }
 
 float F32FromBF16(uint16_t bits) {

@@ -99,8 +99,6 @@ float WeightValue(const QuantFormat& format, const BlockFactors& factors,
 void DequantizeRow(const HostMatrix& matrix, int64_t row,
                    absl::Span<float> out);
 
-// Exact widening of the 16-bit types, subnormals included.
-float F32FromF16(uint16_t bits);
 float F32FromBF16(uint16_t bits);
 
 }  // namespace kvasir
