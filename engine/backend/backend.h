@@ -66,6 +66,9 @@ struct LinearOutput {
   absl::Span<const float> bias;  // empty, or one per output; host memory
   Activations out;
   bool accumulate = false;  // add to what `out` holds (a residual)
+  // Keep about 16 bits of the activations where the backend would cut them to
+  // 8: for the last product, whose errors nothing averages out.
+  bool fine_activations = false;
 };
 
 // The gate's function in out = f(gate) * up.

@@ -148,8 +148,10 @@ Activations Transformer::Impl::Logits(absl::Span<const int32_t> rows) {
     ops::RmsNorm(*backend, hidden.Rows(rows[i], 1), weights.output_norm,
                  config.norm_epsilon, logit_input.Rows(i, 1));
   }
-  const LinearOutput product[] = {
-      {.weight = &weights.output(), .bias = {}, .out = out}};
+  const LinearOutput product[] = {{.weight = &weights.output(),
+                                   .bias = {},
+                                   .out = out,
+                                   .fine_activations = true}};
   ops::Linear(*backend, logit_input.Rows(0, count), product);
   return out;
 }

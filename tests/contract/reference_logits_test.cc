@@ -104,7 +104,7 @@ TEST_F(ReferenceLogits, GreedyContinuationsAgreeButForNearTies) {
       std::printf("%s, step %d: %d instead of %d, reference margin %.3f\n",
                   name.c_str(), step, best, expected[step], margin);
       EXPECT_LT(margin, kNearTie) << "step " << step;
-      EXPECT_EQ(best, example["top2_ids"][step][1].get<TokenId>());
+      EXPECT_LT(row[best] - row[expected[step]], kNearTie) << "step " << step;
     }
   }
   std::printf("%d near ties in %d steps\n", ties, 5 * kGreedySteps);

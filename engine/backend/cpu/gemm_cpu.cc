@@ -131,8 +131,13 @@ struct CpuGemm::Impl {
   Q8Block* Quantized(int64_t row, int64_t blocks) {
     return quantized.data() + row * blocks;
   }
+  // The same of what quantization left over, for fine activations.
+  Q8Block* Residual(int64_t row, int64_t blocks) {
+    return residual.data() + row * blocks;
+  }
 
   void Quantize(const Activations& in, int64_t first_row, int64_t end_row);
+  void QuantizeResidual(const Activations& in);
   void Multiply(const Job& job, const LinearOutput& output, int64_t first_group,
                 int64_t group_count, int32_t worker);
   void MultiplyRange(const Job& job, int64_t begin, int64_t end,
@@ -142,6 +147,8 @@ struct CpuGemm::Impl {
   const ActivationType activations;
   const GemmKernels& kernels;
   std::vector<Q8Block> quantized;
+  std::vector<Q8Block> residual;
+  std::vector<float> residual_row;
   // A worker's group, unpacked to f32 for products with f32 activations.
   std::vector<std::vector<float>> panels;
 };
@@ -155,6 +162,28 @@ void CpuGemm::Impl::Quantize(const Activations& in, int64_t first_row,
     const int64_t stride = std::min<int64_t>(kTileRows, in.rows - tile);
     kernels.quantize_row(in.Row(row), blocks,
                          Quantized(tile, blocks) + (row - tile), stride);
+  }
+}
+
+// What each row's first quantization lost, quantized in turn. Only few rows are
+// multiplied with fine activations, so the caller does it alone.
+void CpuGemm::Impl::QuantizeResidual(const Activations& in) {
+  const int64_t blocks = in.columns / kBlockWeights;
+  residual.resize(
+      std::max(residual.size(), static_cast<size_t>(in.rows * blocks)));
+  residual_row.resize(in.columns);
+  for (int64_t row = 0; row < in.rows; ++row) {
+    const int64_t tile = row / kTileRows * kTileRows;
+    const int64_t stride = std::min<int64_t>(kTileRows, in.rows - tile);
+    const Q8Block* coarse = Quantized(tile, blocks) + (row - tile);
+    for (int64_t i = 0; i < in.columns; ++i) {
+      const Q8Block& block = coarse[i / kBlockWeights * stride];
+      residual_row[i] =
+          in.Row(row)[i] -
+          block.scale * static_cast<float>(block.level[i % kBlockWeights]);
+    }
+    kernels.quantize_row(residual_row.data(), blocks,
+                         Residual(tile, blocks) + (row - tile), stride);
   }
 }
 
@@ -184,6 +213,13 @@ void CpuGemm::Impl::Multiply(const Job& job, const LinearOutput& output,
       kernels.multiply_q8[type](
           groups, Quantized(row, weight.columns() / kBlockWeights), rows, rows,
           result);
+      if (output.fine_activations) {
+        alignas(64) float fine[kTileRows * kTileOutputs] = {};
+        kernels.multiply_q8[type](
+            groups, Residual(row, weight.columns() / kBlockWeights), rows, rows,
+            fine);
+        for (int64_t i = 0; i < rows * kTileOutputs; ++i) result[i] += fine[i];
+      }
     } else {
       multiply_f32(groups, job.in.Rows(row, rows), result);
     }
@@ -231,6 +267,7 @@ void CpuGemm::Linear(Activations in, absl::Span<const LinearOutput> outputs) {
   if (in.rows == 0) return;
   int64_t group_count = 0;
   bool quantize = false;
+  bool fine = false;
   for (const LinearOutput& output : outputs) {
     const PackedWeight& weight = Packed(*output.weight);
     KV_CHECK(weight.columns() == in.columns && output.out.rows == in.rows &&
@@ -241,6 +278,7 @@ void CpuGemm::Linear(Activations in, absl::Span<const LinearOutput> outputs) {
              static_cast<int64_t>(output.bias.size()) == weight.rows());
     group_count += weight.group_count();
     quantize |= impl_->UsesQ8(weight);
+    fine |= impl_->UsesQ8(weight) && output.fine_activations;
     if (impl_->UsesPanel(weight)) {
       const size_t floats = static_cast<size_t>(in.columns * kGroupRows);
       for (std::vector<float>& panel : impl_->panels) {
@@ -253,8 +291,10 @@ void CpuGemm::Linear(Activations in, absl::Span<const LinearOutput> outputs) {
         static_cast<size_t>(in.rows * in.columns / kBlockWeights);
     if (impl_->quantized.size() < blocks) impl_->quantized.resize(blocks);
   }
-  const bool quantize_together = quantize && in.rows > kRowsQuantizedAlone;
+  const bool quantize_together =
+      quantize && !fine && in.rows > kRowsQuantizedAlone;
   if (quantize && !quantize_together) impl_->Quantize(in, 0, in.rows);
+  if (fine) impl_->QuantizeResidual(in);
 
   const Impl::Job job{in, outputs,
                       in.rows >= kRowsOfSingleGroups ? 1 : kTileGroups};
