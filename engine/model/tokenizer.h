@@ -1,6 +1,7 @@
 #ifndef KVASIR_ENGINE_MODEL_TOKENIZER_H_
 #define KVASIR_ENGINE_MODEL_TOKENIZER_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -22,11 +23,11 @@ class GgufFile;
 struct TokenizerSpec {
   enum class Kind : uint8_t {
     kNormal,
-    kUnknown,
+    kUnknown,  // treated as kControl
     kControl,
-    kUserDefined,
+    kUserDefined,  // found in any text as it stands, before any merge
     kUnused,
-    kByte
+    kByte,  // of SentencePiece only
   };
   std::string model = "gpt2";  // byte-level BPE
   std::string pre_tokenizer;   // "smollm", "gpt-2", "llama-bpe", "qwen2"
@@ -43,7 +44,15 @@ struct TokenizerSpec {
 // Reads tokenizer.ggml.* of a model file. UNIMPLEMENTED for a tokenizer model
 // or pre-tokenizer without support, INVALID_ARGUMENT for a malformed
 // vocabulary.
+//
+// `end_tokens` are the eos, eot and eom ids and every control token whose text
+// is known to end a turn, since files often name only one of several. Where the
+// file does not say whether it wants a BOS token, llama.cpp's rule holds: only
+// "llama-bpe" does.
 absl::StatusOr<TokenizerSpec> ReadTokenizerSpec(const GgufFile& file);
+
+// The most text one Encode() takes, pieces together. Callers refuse more.
+inline constexpr size_t kMaxEncodeBytes = size_t{1} << 30;
 
 // One piece of text with the right to contain control tokens or not.
 struct TextPiece {
@@ -56,16 +65,25 @@ struct TextPiece {
 // Text <-> ids for one vocabulary. Immutable after Create(); any thread.
 //
 // Encoding takes near-linear time in the text's length, whatever the text
-// (FIELD_CASES TOK-1), and no recursion.
+// (FIELD_CASES TOK-1), and no recursion. It cannot fail: bytes that are not
+// UTF-8 become the tokens of those bytes. Decoding gives every byte back, but
+// for bytes that the vocabulary has no token for; as in the reference library
+// those vanish (SmolLM2's lacks 21, all of them controls or never in UTF-8
+// except the leading bytes F1 and F2 of planes 4 to 11).
 class Tokenizer {
  public:
+  // INVALID_ARGUMENT or UNIMPLEMENTED, as ReadTokenizerSpec(), with the field's
+  // name in the file.
   static absl::StatusOr<std::unique_ptr<Tokenizer>> Create(TokenizerSpec spec);
   ~Tokenizer();
 
-  // Ids of the pieces in order. With `add_special`, starts with exactly one BOS
-  // token if the model wants one, also when the text already begins with it.
+  // Ids of the pieces, read as one text: where one piece ends does not show in
+  // the ids, except that no special token reaches over it. With `add_special`,
+  // starts with exactly one BOS token if the model wants one, also when the
+  // text already begins with it.
   std::vector<TokenId> Encode(absl::Span<const TextPiece> pieces,
                               bool add_special) const;
+  // The same for one piece of a user's text.
   std::vector<TokenId> Encode(std::string_view text, bool add_special) const;
 
   // The bytes of the ids, control tokens as their text or, with `skip_special`,
@@ -74,8 +92,8 @@ class Tokenizer {
 
   // The bytes one id stands for (a control token's text included).
   std::string_view TokenBytes(TokenId id) const;
-  bool IsControl(TokenId id) const;
-  bool IsEnd(TokenId id) const;  // ends a generation
+  bool IsControl(TokenId id) const;  // of kind kControl or kUnknown
+  bool IsEnd(TokenId id) const;      // ends a generation
 
   int32_t size() const;
   TokenId bos() const;
@@ -84,7 +102,8 @@ class Tokenizer {
   bool adds_bos() const;
   const std::string& chat_template() const;
 
-  // SHA-256 of everything that decides ids, lower-case hex.
+  // SHA-256 of everything that decides ids (the whole specification, the chat
+  // template too), lower-case hex.
   const std::string& Digest() const;
 
  private:
