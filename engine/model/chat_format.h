@@ -20,11 +20,14 @@ struct ChatMessage {
 // <|im_end|>\n` per message, followed by the opening of an assistant's answer
 // if `add_generation_prompt`. Message text never becomes a control token.
 //
-// If the model's template opens with a default system message and the
-// conversation has none, that message is added, as the template would.
+// If the model's template has a default system message and the first message
+// is not a system one, that message is put in front, as the template would.
+// There is one BOS token if the model or its template wants one. A model
+// without a template is taken to speak ChatML if it has its tokens.
 //
-// INVALID_ARGUMENT for no messages or an unknown role; UNIMPLEMENTED if the
-// vocabulary lacks ChatML's tokens: other templates are not interpreted.
+// INVALID_ARGUMENT for no messages or an unknown role. UNIMPLEMENTED if the
+// vocabulary lacks ChatML's tokens or the template is none that
+// ReadChatMlTemplate() recognises: other templates are not interpreted.
 absl::StatusOr<std::vector<TokenId>> EncodeChat(
     const Tokenizer& tokenizer, absl::Span<const ChatMessage> messages,
     bool add_generation_prompt);
