@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <functional>
 #include <limits>
 
 namespace kvasir {
@@ -16,10 +17,9 @@ uint64_t PairKey(TokenId left, TokenId right) {
          static_cast<uint32_t>(right);
 }
 
-// Orders a heap so that its front joins first.
-constexpr auto kJoinsLater = [](const auto& a, const auto& b) {
-  return a.rank != b.rank ? a.rank > b.rank : a.left > b.left;
-};
+uint64_t HeapEntry(int32_t rank, int32_t place) {
+  return static_cast<uint64_t>(rank) << 32 | static_cast<uint32_t>(place);
+}
 
 }  // namespace
 
@@ -75,48 +75,45 @@ void BytePairMerger::MergeByScan() {
               word_.begin() + static_cast<std::ptrdiff_t>(size));
 }
 
-void BytePairMerger::PushCandidate(int32_t left) {
+bool BytePairMerger::UpdateMerge(int32_t place) {
   ++steps_;
-  const int32_t right = nodes_[left].next;
-  if (right == kNone) return;
+  Node& node = nodes_[place];
   const MergeTable::Merge* merge =
-      table_->Find(nodes_[left].id, nodes_[right].id);
-  if (merge == nullptr) return;
-  heap_.push_back(
-      {merge->rank, left, nodes_[left].id, nodes_[right].id, merge->joined});
+      node.next == kNone ? nullptr
+                         : table_->Find(node.id, nodes_[node.next].id);
+  node.merge = merge == nullptr ? kNoMerge : *merge;
+  return merge != nullptr;
 }
 
 void BytePairMerger::MergeByHeap() {
   const auto size = static_cast<int32_t>(word_.size());
   nodes_.resize(word_.size());
   for (int32_t i = 0; i < size; ++i) {
-    nodes_[i] = {word_[i], i - 1, i + 1 < size ? i + 1 : kNone};
+    nodes_[i] = {word_[i], i - 1, i + 1 < size ? i + 1 : kNone, kNoMerge};
   }
+  constexpr std::greater<uint64_t> kLeastFirst;
   heap_.clear();
-  for (int32_t i = 0; i + 1 < size; ++i) PushCandidate(i);
-  std::make_heap(heap_.begin(), heap_.end(), kJoinsLater);
+  for (int32_t i = 0; i < size; ++i) {
+    if (UpdateMerge(i)) heap_.push_back(HeapEntry(nodes_[i].merge.rank, i));
+  }
+  std::make_heap(heap_.begin(), heap_.end(), kLeastFirst);
   while (!heap_.empty()) {
     ++steps_;
-    std::pop_heap(heap_.begin(), heap_.end(), kJoinsLater);
-    const Candidate best = heap_.back();
+    std::pop_heap(heap_.begin(), heap_.end(), kLeastFirst);
+    const auto rank = static_cast<int32_t>(heap_.back() >> 32);
+    const auto place = static_cast<int32_t>(heap_.back() & 0xFFFFFFFF);
     heap_.pop_back();
-    Node& left = nodes_[best.left];
-    const int32_t right = left.next;
-    if (left.id != best.left_id || right == kNone ||
-        nodes_[right].id != best.right_id) {
-      continue;
-    }
-    left.id = best.joined;
-    left.next = nodes_[right].next;
-    nodes_[right].id = kNone;
-    if (left.next != kNone) nodes_[left.next].previous = best.left;
-    for (const int32_t changed : {best.left, left.previous}) {
-      if (changed == kNone) continue;
-      const size_t before = heap_.size();
-      PushCandidate(changed);
-      if (heap_.size() > before) {
-        std::push_heap(heap_.begin(), heap_.end(), kJoinsLater);
-      }
+    Node& left = nodes_[place];
+    if (left.merge.rank != rank) continue;
+    Node& right = nodes_[left.next];
+    left.id = left.merge.joined;
+    left.next = right.next;
+    right.merge = kNoMerge;
+    if (left.next != kNone) nodes_[left.next].previous = place;
+    for (const int32_t changed : {place, left.previous}) {
+      if (changed == kNone || !UpdateMerge(changed)) continue;
+      heap_.push_back(HeapEntry(nodes_[changed].merge.rank, changed));
+      std::push_heap(heap_.begin(), heap_.end(), kLeastFirst);
     }
   }
   for (int32_t i = 0; i != kNone; i = nodes_[i].next) {

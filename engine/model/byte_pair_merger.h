@@ -4,6 +4,7 @@
 #include <array>
 #include <cstdint>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
@@ -61,30 +62,26 @@ class BytePairMerger {
 
  private:
   // A place in a long word's list of tokens. A token that joined the one on its
-  // left is gone: its id is -1.
+  // left is gone: it has no rank and nobody's next leads to it.
   struct Node {
     TokenId id;
-    int32_t previous;  // -1: none
-    int32_t next;      // -1: none
-  };
-  // A pair that could join when it was found; outdated once either has changed.
-  struct Candidate {
-    int32_t rank;
-    int32_t left;  // place of the left token
-    TokenId left_id;
-    TokenId right_id;
-    TokenId joined;
+    int32_t previous;         // -1: none
+    int32_t next;             // -1: none
+    MergeTable::Merge merge;  // of this token and the next
   };
 
   void MergeByScan();
   void MergeByHeap();
-  void PushCandidate(int32_t left);
+  // Looks up what joins the token at `place` and the next; true if anything.
+  bool UpdateMerge(int32_t place);
 
   const MergeTable* table_;
   std::vector<TokenId> ids_;
   std::vector<TokenId> word_;  // the current word's tokens
   std::vector<Node> nodes_;
-  std::vector<Candidate> heap_;  // std::push_heap order, most urgent first
+  // Rank above place of each pair that could join when it was pushed; outdated
+  // once the place's rank is another. The least comes first.
+  std::vector<uint64_t> heap_;
   int64_t steps_ = 0;
 };
 

@@ -3,11 +3,11 @@
 #include <cstddef>
 
 #include "absl/status/status.h"
-#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 
 #include "cache/base/status_macros.h"
 #include "engine/model/chat_ml_template.h"
+#include "engine/model/utf8.h"
 
 namespace kvasir {
 namespace {
@@ -23,8 +23,8 @@ absl::Status CheckMessages(absl::Span<const ChatMessage> messages) {
     const std::string& role = messages[i].role;
     if (role == "system" || role == "user" || role == "assistant") continue;
     return absl::InvalidArgumentError(absl::StrCat(
-        "messages[", i, "].role: wanted system, user or assistant; found \"",
-        absl::Utf8SafeCEscape(role.substr(0, 40)), "\""));
+        "messages[", i, "].role: wanted system, user or assistant; found ",
+        QuoteText(role)));
   }
   return absl::OkStatus();
 }

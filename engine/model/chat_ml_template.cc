@@ -6,13 +6,13 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/ascii.h"
-#include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
 
 #include "cache/base/status_macros.h"
+#include "engine/model/utf8.h"
 
 namespace kvasir {
 namespace {
@@ -70,19 +70,21 @@ absl::StatusOr<Tag> FindTag(absl::string_view source, size_t from) {
 // What Jinja prints of the text between two tags.
 absl::string_view Printed(absl::string_view text, const Tag& previous,
                           const Tag& next) {
+  bool starts_line = previous.kind == 0;
   if (previous.strips_after) {
     text = absl::StripLeadingAsciiWhitespace(text);
   } else if (previous.kind == '%' || previous.kind == '#') {
-    absl::ConsumePrefix(&text, "\n");  // trim_blocks
+    starts_line = absl::ConsumePrefix(&text, "\n");  // trim_blocks
   }
   if (next.kind == 0) {
     absl::ConsumeSuffix(&text, "\n");
   } else if (next.strips_before) {
     text = absl::StripTrailingAsciiWhitespace(text);
-  } else if (next.kind != '{') {  // lstrip_blocks
-    const size_t indent = text.find_last_not_of(" \t");
-    if (indent == absl::string_view::npos) return "";
-    if (text[indent] == '\n') text = text.substr(0, indent + 1);
+  } else if (next.kind != '{') {                          // lstrip_blocks
+    const size_t end = text.find_last_not_of(" \t") + 1;  // 0 if all blank
+    if (end == 0 ? starts_line : text[end - 1] == '\n') {
+      text = text.substr(0, end);
+    }
   }
   return text;
 }
@@ -145,8 +147,8 @@ absl::StatusOr<std::vector<Part>> SplitTemplate(absl::string_view source) {
     const absl::string_view text = Printed(
         source.substr(previous.end, next.begin - previous.end), previous, next);
     if (!text.empty()) {
-      return NotChatMl(absl::StrCat("text outside of tags: \"",
-                                    absl::CEscape(text.substr(0, 40)), "\""));
+      return NotChatMl(absl::StrCat("text outside of tags: ",
+                                    QuoteText({text.data(), text.size()})));
     }
     if (next.kind == '{' || next.kind == '%') AppendParts(next.body, parts);
     previous = next;

@@ -95,8 +95,8 @@ absl::StatusOr<const PreTokenizerRules*> FindPreTokenizerRules(
     absl::StrAppend(&known, known.empty() ? "" : ", ", std::string(rules.name));
   }
   return absl::UnimplementedError(
-      absl::StrCat("tokenizer.ggml.pre: wanted one of ", known, "; found \"",
-                   std::string(name), "\""));
+      absl::StrCat("tokenizer.ggml.pre: wanted one of ", known, "; found ",
+                   QuoteText(name)));
 }
 
 struct PreTokenizer::Impl {

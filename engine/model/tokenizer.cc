@@ -17,6 +17,7 @@
 #include "engine/model/byte_pair_merger.h"
 #include "engine/model/pre_tokenizer.h"
 #include "engine/model/special_tokens.h"
+#include "engine/model/utf8.h"
 
 namespace kvasir {
 namespace {
@@ -28,15 +29,6 @@ constexpr size_t kMaxVocabularyTokens = size_t{1} << 24;
 
 bool IsControlKind(Kind kind) {
   return kind == Kind::kControl || kind == Kind::kUnknown;
-}
-
-// Foreign text, made fit for a message.
-std::string Quote(std::string_view text) {
-  constexpr size_t kMaxQuotedBytes = 80;
-  const bool is_long = text.size() > kMaxQuotedBytes;
-  const std::string shown(text.substr(0, kMaxQuotedBytes));
-  return absl::StrCat("\"", absl::Utf8SafeCEscape(shown),
-                      is_long ? "...\"" : "\"");
 }
 
 absl::Status Malformed(absl::string_view field, absl::string_view wanted,
@@ -55,7 +47,7 @@ absl::Status CheckSpec(const TokenizerSpec& spec) {
   if (spec.model != "gpt2") {
     return absl::UnimplementedError(absl::StrCat(
         "tokenizer.ggml.model: wanted \"gpt2\" (byte-level BPE); found ",
-        Quote(spec.model)));
+        QuoteText(spec.model)));
   }
   if (size == 0 || size > kMaxVocabularyTokens) {
     return Malformed("tokens", absl::StrCat("1 to ", kMaxVocabularyTokens),
@@ -93,9 +85,9 @@ absl::StatusOr<TokenIds> IndexTokens(const TokenizerSpec& spec) {
     if (token.empty()) continue;
     const auto [it, is_new] = ids.try_emplace(token, static_cast<TokenId>(id));
     if (is_new) continue;
-    return Malformed(
-        absl::StrCat("tokens[", id, "]"), "a token of its own",
-        absl::StrCat(Quote(token), ", as tokens[", it->second, "] is already"));
+    return Malformed(absl::StrCat("tokens[", id, "]"), "a token of its own",
+                     absl::StrCat(QuoteText(token), ", as tokens[", it->second,
+                                  "] is already"));
   }
   return ids;
 }
@@ -118,16 +110,17 @@ absl::StatusOr<MergeTable> MakeMergeTable(const TokenizerSpec& spec,
     const std::string field = absl::StrCat("merges[", rank, "]");
     const size_t space = merge.find(' ', 1);
     if (space == std::string_view::npos || space + 1 == merge.size()) {
-      return Malformed(field, "two tokens with a space between", Quote(merge));
+      return Malformed(field, "two tokens with a space between",
+                       QuoteText(merge));
     }
     const std::string_view left = merge.substr(0, space);
     const std::string_view right = merge.substr(space + 1);
     joined.assign(left).append(right);
     for (const std::string_view token : {left, right, {joined}}) {
       if (ids.contains(token)) continue;
-      return Malformed(
-          field, "tokens of the vocabulary that join to another",
-          absl::StrCat(Quote(merge), "; ", Quote(token), " is no token"));
+      return Malformed(field, "tokens of the vocabulary that join to another",
+                       absl::StrCat(QuoteText(merge), "; ", QuoteText(token),
+                                    " is no token"));
     }
     const TokenId result = ids.at(joined);
     if (IsControlKind(spec.kinds[result])) continue;  // never made from text

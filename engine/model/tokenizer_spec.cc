@@ -16,6 +16,7 @@
 #include "engine/model/gguf_file.h"
 #include "engine/model/pre_tokenizer.h"
 #include "engine/model/tokenizer.h"
+#include "engine/model/utf8.h"
 
 namespace kvasir {
 namespace {
@@ -111,8 +112,8 @@ absl::StatusOr<TokenizerSpec> ReadTokenizerSpec(const GgufFile& file) {
   ASSIGN_OR_RETURN(spec.model, Needed(file.GetString(model_key), model_key));
   if (spec.model != "gpt2") {
     return absl::UnimplementedError(
-        absl::StrCat(model_key, ": wanted \"gpt2\" (byte-level BPE); found \"",
-                     spec.model, "\""));
+        absl::StrCat(model_key, ": wanted \"gpt2\" (byte-level BPE); found ",
+                     QuoteText(spec.model)));
   }
   const std::string pre_key = "tokenizer.ggml.pre";
   ASSIGN_OR_RETURN(spec.pre_tokenizer,

@@ -3,6 +3,9 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
+
 #include "cache/base/check.h"
 
 namespace kvasir {
@@ -67,6 +70,13 @@ Utf8Text ReplaceIllFormed(std::string_view bytes) {
     bytes.remove_prefix(start.bytes);
   }
   return out;
+}
+
+std::string QuoteText(std::string_view text) {
+  const bool is_cut = text.size() > kMaxQuotedBytes;
+  const Utf8Text shown = ReplaceIllFormed(text.substr(0, kMaxQuotedBytes));
+  return absl::StrCat("\"", absl::Utf8SafeCEscape(shown.text),
+                      is_cut ? "...\"" : "\"");
 }
 
 }  // namespace kvasir

@@ -1,6 +1,7 @@
 #ifndef KVASIR_ENGINE_MODEL_UTF8_H_
 #define KVASIR_ENGINE_MODEL_UTF8_H_
 
+#include <cstddef>
 #include <string>
 #include <string_view>
 
@@ -37,6 +38,11 @@ struct Utf8Text {
   std::string held;
 };
 Utf8Text ReplaceIllFormed(std::string_view bytes);
+
+// Foreign text in double quotes, fit for an error message: well-formed, control
+// characters escaped, cut after kMaxQuotedBytes.
+inline constexpr size_t kMaxQuotedBytes = 80;
+std::string QuoteText(std::string_view text);
 
 }  // namespace kvasir
 

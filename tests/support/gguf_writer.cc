@@ -5,7 +5,6 @@
 #include <fstream>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
 
 #include "cache/base/check.h"
 #include "tests/support/quantize.h"

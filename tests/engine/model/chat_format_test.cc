@@ -110,7 +110,7 @@ TEST(ChatFormat, WithoutATemplateChatMlTokensDecide) {
   TokenizerSpec spec = TinySpec();
   spec.tokens[1] = "<s>";
   const auto lacks = MakeTokenizer(std::move(spec));
-  const auto ids = EncodeChat(*lacks, {{{"user", "z"}}}, true);
+  const auto ids = EncodeChat(*lacks, {ChatMessage{"user", "z"}}, true);
   EXPECT_EQ(ids.status().code(), absl::StatusCode::kUnimplemented);
   EXPECT_THAT(std::string(ids.status().message()), HasSubstr("<|im_start|>"));
 }
@@ -119,7 +119,7 @@ TEST(ChatFormat, OtherTemplatesAreRefusedByName) {
   TokenizerSpec spec = TinySpec();
   spec.chat_template = "{{ '[INST]' + messages[0]['content'] + '[/INST]' }}";
   const auto tokenizer = MakeTokenizer(std::move(spec));
-  const auto ids = EncodeChat(*tokenizer, {{{"user", "z"}}}, true);
+  const auto ids = EncodeChat(*tokenizer, {ChatMessage{"user", "z"}}, true);
   EXPECT_EQ(ids.status().code(), absl::StatusCode::kUnimplemented);
   EXPECT_THAT(std::string(ids.status().message()),
               HasSubstr("tokenizer.chat_template"));
@@ -130,7 +130,7 @@ TEST(ChatFormat, RefusesNoMessagesAndUnknownRoles) {
   EXPECT_EQ(EncodeChat(*tokenizer, {}, true).status().code(),
             absl::StatusCode::kInvalidArgument);
   const auto ids =
-      EncodeChat(*tokenizer, {{{"user", "z"}, {"us\ner", "z"}}}, true);
+      EncodeChat(*tokenizer, {ChatMessage{"user", "z"}, {"us\ner", "z"}}, true);
   EXPECT_EQ(ids.status().code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(ids.status().message()),
               HasSubstr("messages[1].role: wanted system, user or assistant; "

@@ -326,7 +326,7 @@ INSTANTIATE_TEST_SUITE_P(
                     Refusal{"MergeOfUnknown",
                             [](auto& s) { s.merges[2] = "a \xFFyy"; },
                             kInvalid,
-                            {"merges[2]", "\"\\xffyy\" is no token"}},
+                            {"merges[2]", "\"\uFFFDyy\" is no token"}},
                     Refusal{"MergeToUnknown",
                             [](auto& s) { s.merges[2] = "z z"; },
                             kInvalid,

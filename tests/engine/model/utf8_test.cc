@@ -102,5 +102,14 @@ TEST(Utf8, CutsDoNotChangeTheResult) {
   }
 }
 
+// Status messages travel over gRPC, which wants UTF-8; a file or a client may
+// hold anything.
+TEST(Utf8, QuotedTextIsFitForAMessage) {
+  EXPECT_EQ(QuoteText("a\n\"\u6F22\x01"), "\"a\\n\\\"\u6F22\\001\"");
+  EXPECT_EQ(QuoteText("\xFFz"), "\"\uFFFDz\"");
+  const std::string cut(kMaxQuotedBytes - 1, 'x');
+  EXPECT_EQ(QuoteText(cut + "\u6F22"), "\"" + cut + "...\"");
+}
+
 }  // namespace
 }  // namespace kvasir
