@@ -57,7 +57,8 @@ TEST(ChatMlTemplate, ReadsTheFormOfQwen) {
 {%- endif %}
 {%- for message in messages %}
     {%- if message.role == "user" and not message.tool_calls %}
-        {{- '<|im_start|>' + message.role + '\n' + message.content + '<|im_end|>' + '\n' }}
+        {{- '<|im_start|>' + message.role + '\n' + message.content
+            + '<|im_end|>' + '\n' }}
     {%- endif %}
 {%- endfor %}
 {%- if add_generation_prompt %}
