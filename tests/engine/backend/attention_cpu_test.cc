@@ -10,7 +10,6 @@
 #include <utility>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
 
 #include "cache/kv_layout.h"
@@ -88,6 +87,21 @@ std::vector<double> Reference(const Shape& shape, const float* query,
   return out;
 }
 
+// Reference() of all heads of the rows [first, end), like a row of the output.
+std::vector<std::vector<double>> References(const Shape& shape,
+                                            const Tokens& tokens, PagedKv& kv,
+                                            int64_t first, int64_t end) {
+  std::vector<std::vector<double>> rows(end - first);
+  for (int64_t row = 0; row < end - first; ++row) {
+    for (int32_t head = 0; head < shape.kv_heads * shape.group; ++head) {
+      const std::vector<double> one = Reference(
+          shape, tokens.query.Row(first + row), kv, first + row, head);
+      rows[row].insert(rows[row].end(), one.begin(), one.end());
+    }
+  }
+  return rows;
+}
+
 // Rows [first, end) of `tokens` in one call; their keys are in `kv`.
 Matrix Attend(const Shape& shape, const Tokens& tokens, PagedKv& kv,
               int64_t first, int64_t end, AttentionCpu& attention) {
@@ -135,24 +149,20 @@ TEST_P(AttentionTest, MatchesTheDefinitionAtEveryBorder) {
   const Tokens tokens(shape, 1100, 7);
   PagedKv kv(shape.Layout(), 1100);
   tokens.Write(0, 1100, kv);
-  for (SimdTarget target : UsableSimdTargets()) {
-    for (int32_t threads : {1, 2}) {
-      ThreadPool pool(threads);
-      AttentionCpu attention(&pool, target);
-      for (int64_t context : {1, 15, 16, 17, 511, 512, 513, 1100}) {
-        SCOPED_TRACE(absl::StrCat(SimdTargetName(target), ", ", threads,
-                                  " threads, context ", context));
-        const int64_t first = std::max<int64_t>(0, context - 3);
+  for (int64_t context : {1, 15, 16, 17, 511, 512, 513, 1100}) {
+    const int64_t first = std::max<int64_t>(0, context - 3);
+    const auto expected = References(shape, tokens, kv, first, context);
+    for (SimdTarget target : UsableSimdTargets()) {
+      for (int32_t threads : {1, 2}) {
+        ThreadPool pool(threads);
+        AttentionCpu attention(&pool, target);
         const Matrix out = Attend(shape, tokens, kv, first, context, attention);
         for (int64_t row = 0; row < out.rows(); ++row) {
-          for (int32_t head = 0; head < shape.kv_heads * shape.group; ++head) {
-            const std::vector<double> expected = Reference(
-                shape, tokens.query.Row(first + row), kv, first + row, head);
-            for (int32_t d = 0; d < shape.head_dim; ++d) {
-              ASSERT_NEAR(out.Row(row)[head * shape.head_dim + d], expected[d],
-                          4e-6)
-                  << "row " << row << " head " << head << " dimension " << d;
-            }
+          for (int64_t i = 0; i < out.columns(); ++i) {
+            ASSERT_NEAR(out.Row(row)[i], expected[row][i], 4e-6)
+                << SimdTargetName(target) << ", " << threads
+                << " threads, context " << context << ", row " << row
+                << ", column " << i;
           }
         }
       }
@@ -165,7 +175,7 @@ TEST_P(AttentionTest, ChunksAndThreadsChangeNoBit) {
   // number of threads. Slots behind the chunk are poison until they are
   // written.
   const Shape shape = GetParam();
-  constexpr int64_t kCount = 150;
+  constexpr int64_t kCount = 84;
   const Tokens tokens(shape, kCount, 11);
   for (SimdTarget target : UsableSimdTargets()) {
     ThreadPool single(1);
