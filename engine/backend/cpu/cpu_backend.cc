@@ -58,8 +58,8 @@ class CpuBackend final : public Backend {
 
   std::string_view name() const override { return "cpu"; }
 
-  // "cpu/1/AVX2/q8"; "cpu/1/AVX3+VNNI/q8" where the products have a target of
-  // their own.
+  // "cpu/1/AVX2/q8"; "cpu/1/AVX3+AVX512-VNNI/q8" where the products have a
+  // target of their own.
   std::string numerics() const override {
     std::string target = SimdTargetName(target_);
     if (target != gemm_.target()) absl::StrAppend(&target, "+", gemm_.target());

@@ -26,6 +26,7 @@ std::vector<SimdTarget> UsableSimdTargets() {
 }
 
 const char* SimdTargetName(SimdTarget target) {
+  if (target == PortableSimdTarget()) return "scalar";
   return hwy::TargetName(static_cast<int64_t>(target));
 }
 

@@ -2,7 +2,7 @@
 #define KVASIR_ENGINE_BACKEND_CPU_SIMD_TARGET_H_
 
 // The instruction sets that our Highway kernels are compiled for: portable C++
-// ("SCALAR"), x86 with AVX2 + FMA + F16C ("AVX2") and with AVX-512 ("AVX3"),
+// ("scalar"), x86 with AVX2 + FMA + F16C ("AVX2") and with AVX-512 ("AVX3"),
 // 64-bit Arm ("NEON"). Few, because each is one more set of bits to test.
 //
 // Include this before any Highway header; it configures them.
