@@ -63,6 +63,10 @@ class EngineLoop {
   // runs, or is refused.
   bool Turn();
 
+  // Copies the numbers to the board. Turns do so at least every
+  // kPublishInterval, and always before a request is told of its end.
+  void Publish();
+
  private:
   // Top of a turn.
   void ReadMail();
@@ -84,7 +88,6 @@ class EngineLoop {
   void RefuseOldest();
   void EndAll(const absl::Status& status, Ending ending);
   void SendDepartures();
-  void Publish();
 
   // Fixed after construction.
   const Parts parts_;

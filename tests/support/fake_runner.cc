@@ -1,0 +1,91 @@
+#include "tests/support/fake_runner.h"
+
+#include <cstdint>
+#include <cstring>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "gtest/gtest.h"
+
+#include "cache/kv_layout.h"
+
+namespace kvasir {
+namespace {
+
+constexpr TokenId kFirstByteToken = 3;  // of the tiny vocabulary
+constexpr uint64_t kHashStart = 0xcbf29ce484222325u;
+
+uint64_t Mix(uint64_t hash, TokenId id) {
+  hash = (hash ^ static_cast<uint64_t>(id)) * 0x100000001b3u;
+  return hash ^ (hash >> 29);
+}
+
+TokenId Draw(uint64_t hash, const SamplingParams& sampling, int64_t position) {
+  if (sampling.temperature > 0) {
+    hash ^= CounterRandom(sampling.seed, static_cast<uint64_t>(position), 0);
+  }
+  return kFirstByteToken + static_cast<TokenId>(Mix(hash, 0) % 256);
+}
+
+// Where id and position of a token lie: the two key planes of head_dim 2.
+int32_t* PlaceOf(const BlockTableView& table, const KvLayout& layout,
+                 int64_t position, int64_t plane) {
+  auto* keys = reinterpret_cast<int32_t*>(
+      table.Block(position / layout.block_tokens) + layout.KeyOffset(0, 0));
+  return keys + plane * layout.block_tokens + position % layout.block_tokens;
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<TokenId>> FakeRunner::Run(
+    absl::Span<const StepRows> step) {
+  for (const StepRows& rows : step) Write(rows);
+  if (!failure_.ok()) return std::exchange(failure_, absl::OkStatus());
+  std::vector<TokenId> tokens(step.size(), -1);
+  steps_.emplace_back();
+  for (size_t i = 0; i < step.size(); ++i) {
+    const auto count = static_cast<int64_t>(step[i].tokens.size());
+    EXPECT_GT(count, 0) << "a sequence without rows";
+    steps_.back().push_back({step[i].id, step[i].first_position, count});
+    computed_rows_ += count;
+    if (step[i].sampling != nullptr) tokens[i] = Next(step[i]);
+  }
+  return tokens;
+}
+
+void FakeRunner::Write(const StepRows& rows) const {
+  for (size_t i = 0; i < rows.tokens.size(); ++i) {
+    const int64_t position = rows.first_position + static_cast<int64_t>(i);
+    *PlaceOf(rows.table, layout_, position, 0) = rows.tokens[i];
+    *PlaceOf(rows.table, layout_, position, 1) = static_cast<int32_t>(position);
+  }
+}
+
+TokenId FakeRunner::Next(const StepRows& rows) const {
+  const int64_t end =
+      rows.first_position + static_cast<int64_t>(rows.tokens.size());
+  uint64_t hash = kHashStart;
+  for (int64_t position = 0; position < end; ++position) {
+    EXPECT_EQ(*PlaceOf(rows.table, layout_, position, 1), position)
+        << "a block holds other tokens than its place in the table says";
+    hash = Mix(hash, *PlaceOf(rows.table, layout_, position, 0));
+  }
+  return Draw(hash, *rows.sampling, end);
+}
+
+std::vector<TokenId> FakeAnswer(std::vector<TokenId> prompt, int64_t count,
+                                const SamplingParams& sampling) {
+  uint64_t hash = kHashStart;
+  for (const TokenId id : prompt) hash = Mix(hash, id);
+  std::vector<TokenId> answer;
+  auto position = static_cast<int64_t>(prompt.size());
+  while (static_cast<int64_t>(answer.size()) < count) {
+    answer.push_back(Draw(hash, sampling, position++));
+    hash = Mix(hash, answer.back());
+  }
+  return answer;
+}
+
+}  // namespace kvasir

@@ -1,0 +1,68 @@
+#ifndef KVASIR_TESTS_SUPPORT_FAKE_RUNNER_H_
+#define KVASIR_TESTS_SUPPORT_FAKE_RUNNER_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+
+#include "cache/kv_layout.h"
+#include "engine/model/sampler.h"
+#include "engine/model_runner.h"
+
+namespace kvasir {
+
+// A layout with room for one id and one position per token.
+constexpr KvLayout FakeLayout(int32_t block_tokens) {
+  return {.layer_count = 1,
+          .kv_head_count = 1,
+          .head_dim = 2,
+          .block_tokens = block_tokens,
+          .type = KvType::kF32};
+}
+
+// A model of a kind: as "keys and values" it writes each token's id and
+// position into the blocks, and the next token is a hash over all ids of the
+// sequence *as it reads them back from the blocks*. So any error in leases,
+// tables, sharing or rollback changes its output or fails a position check.
+//
+// Ids it generates are the 256 byte tokens of the tiny vocabulary, never an end
+// token.
+class FakeRunner final : public StepRunner {
+ public:
+  explicit FakeRunner(const KvLayout& layout) : layout_(layout) {}
+
+  absl::StatusOr<std::vector<TokenId>> Run(
+      absl::Span<const StepRows> step) override;
+
+  // The next step fails with this, after it has written into its blocks.
+  void FailNextStep(absl::Status status) { failure_ = std::move(status); }
+
+  // One entry per step that succeeded: rows of each sequence in it.
+  struct Entry {
+    SequenceId id;
+    int64_t first_position = 0;
+    int64_t count = 0;
+  };
+  const std::vector<std::vector<Entry>>& steps() const { return steps_; }
+  int64_t computed_rows() const { return computed_rows_; }
+
+ private:
+  void Write(const StepRows& rows) const;
+  TokenId Next(const StepRows& rows) const;
+
+  const KvLayout layout_;
+  absl::Status failure_;
+  std::vector<std::vector<Entry>> steps_;
+  int64_t computed_rows_ = 0;
+};
+
+// What FakeRunner generates after `prompt`: the answer of a solo, cold run.
+std::vector<TokenId> FakeAnswer(std::vector<TokenId> prompt, int64_t count,
+                                const SamplingParams& sampling);
+
+}  // namespace kvasir
+
+#endif  // KVASIR_TESTS_SUPPORT_FAKE_RUNNER_H_

@@ -1,0 +1,88 @@
+#ifndef KVASIR_TESTS_SUPPORT_LOOP_HARNESS_H_
+#define KVASIR_TESTS_SUPPORT_LOOP_HARNESS_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+
+#include "cache/kv_cache.h"
+#include "engine/engine_loop.h"
+#include "engine/hooked_runner.h"
+#include "engine/request_check.h"
+#include "tests/support/fake_clock.h"
+#include "tests/support/fake_runner.h"
+#include "tests/support/recording_sink.h"
+
+namespace kvasir {
+
+// The tokenizer of the tiny vocabulary: 3 control tokens (0 and 2 end a
+// generation), then the 256 bytes.
+const Tokenizer& TinyTokenizer();
+
+// Random tokens of the tiny vocabulary, no control token among them.
+std::vector<TokenId> RandomPrompt(uint64_t seed, int64_t length);
+
+// An engine loop over a real cache and a fake runner, turned by the test on its
+// own thread.
+class LoopHarness {
+ public:
+  struct Options {
+    int64_t blocks = 64;
+    int32_t block_tokens = 16;
+    int64_t model_context = 4096;
+    bool prefix_caching = true;
+    int32_t inbox_limit = 1024;
+    Scheduler::Limits limits;
+    EngineTestHooks hooks;
+  };
+  explicit LoopHarness(const Options& options);
+
+  // A request for `max_tokens` greedy tokens that no end token stops. Ids count
+  // up from "0".
+  Request MakeRequest(std::vector<TokenId> prompt, int64_t max_tokens);
+
+  // Checks and submits as the engine does.
+  absl::Status TrySubmit(Request request, std::shared_ptr<TokenSink> sink);
+  std::shared_ptr<RecordingSink> Submit(Request request);
+  std::shared_ptr<RecordingSink> Submit(std::vector<TokenId> prompt,
+                                        int64_t max_tokens);
+
+  // Turns, checking the cache's invariants after each turn.
+  bool Turn();
+  // Turns until no request is in flight. Fails the test after `max_turns`.
+  void RunUntilIdle(int64_t max_turns = 100000);
+
+  // As of the last turn, whether it published or not.
+  EngineStats Stats();
+  // As the last turn published them.
+  EngineStats published() const { return board_.Read(); }
+  BlockCounts Blocks() const;
+  int64_t UsedBlocks() const;
+  void Flush();
+
+  const Clock& clock() const { return clock_; }
+  FakeClock& clock() { return clock_; }
+  FakeRunner& runner() { return runner_; }
+  KvCache& cache() { return *cache_; }
+  Inbox& inbox() { return inbox_; }
+  EngineLoop& loop() { return *loop_; }
+  const RequestLimits& limits() const { return limits_; }
+
+ private:
+  FakeClock clock_;
+  std::unique_ptr<KvCache> cache_;
+  RequestLimits limits_;
+  FakeRunner runner_;
+  HookedRunner hooked_runner_;
+  Inbox inbox_;
+  StatsBoard board_;
+  std::unique_ptr<EngineLoop> loop_;
+  int64_t next_id_ = 0;
+};
+
+}  // namespace kvasir
+
+#endif  // KVASIR_TESTS_SUPPORT_LOOP_HARNESS_H_
