@@ -15,14 +15,14 @@ namespace kvasir {
 struct EngineTestHooks {
   // The k-th token that a sequence generates is script[k], if there is one,
   // instead of the sampled one.
-  std::vector<TokenId> script;
+  std::vector<TokenId> script = {};
   // Each step takes this much longer.
-  absl::Duration step_delay;
+  absl::Duration step_delay = {};
   // This step, counting from 1, and the `failing_steps - 1` after it fail.
   int64_t first_failing_step = 0;  // 0: none
   int64_t failing_steps = 1;
   // Loading the model takes this much longer.
-  absl::Duration load_delay;
+  absl::Duration load_delay = {};
 };
 
 }  // namespace kvasir

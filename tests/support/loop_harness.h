@@ -35,8 +35,8 @@ class LoopHarness {
     int64_t model_context = 4096;
     bool prefix_caching = true;
     int32_t inbox_limit = 1024;
-    Scheduler::Limits limits;
-    EngineTestHooks hooks;
+    Scheduler::Limits limits = {};
+    EngineTestHooks hooks = {};
   };
   explicit LoopHarness(const Options& options);
 
