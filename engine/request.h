@@ -17,14 +17,15 @@ struct StoppingParams {
   // Most tokens to generate; 0 means as many as the context has room for.
   int64_t max_tokens = 0;
   bool ignore_eos = false;
-  std::vector<TokenId> token_ids;  // end the generation, beside the model's own
+  // These end the generation beside the model's own end tokens.
+  std::vector<TokenId> token_ids = {};
 };
 
 // What of the prefix cache a request may use.
 struct CacheUse {
   bool read = true;
   bool write = true;
-  std::string salt;  // separates tenants; empty is a salt like any other
+  std::string salt = {};  // separates tenants; empty is a salt like any other
 };
 
 // What the caller asked, tokenised. Immutable once submitted; Engine::Submit()
