@@ -87,7 +87,8 @@ TEST(PrefixSharing, CacheOptionsMustAllowIt) {
   const CacheUse salted{.salt = "x"};
   const CacheUse reads_only{.write = false};
   const CacheUse writes_only{.read = false};
-  const auto second_waits = [&](const CacheUse& first, const CacheUse& second) -> bool {
+  const auto second_waits = [&](const CacheUse& first,
+                                const CacheUse& second) -> bool {
     return FindPrefixWaiters({{a, 0, &first}, {a, 0, &second}}, kBlock)[1];
   };
   EXPECT_TRUE(second_waits(kShared, kShared));
