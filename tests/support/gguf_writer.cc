@@ -5,7 +5,6 @@
 #include <fstream>
 #include <utility>
 
-
 #include "cache/base/check.h"
 #include "tests/support/quantize.h"
 
