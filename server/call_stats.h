@@ -1,0 +1,71 @@
+#ifndef KVASIR_SERVER_CALL_STATS_H_
+#define KVASIR_SERVER_CALL_STATS_H_
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+#include "grpcpp/support/status.h"
+
+#include "engine/engine_stats.h"
+
+namespace kvasir {
+
+// Full names of all methods of this server, "kvasir.v1.Inference/Generate", ...
+const std::vector<std::string>& MethodNames();
+
+// Calls per method as they start and end, for the exporter. Any thread; one of
+// the server's objects that cross threads.
+class CallStats {
+ public:
+  // Plain values.
+  struct Copy {
+    std::map<std::string, int64_t> started;  // by method, all of them
+    // By method and code, those seen.
+    std::map<std::pair<std::string, grpc::StatusCode>, Histogram> durations;
+    // Requests to Generate by how they ended, all codes.
+    std::map<grpc::StatusCode, int64_t> generate_ends;
+  };
+
+  CallStats();
+
+  void Start(std::string_view method) ABSL_LOCKS_EXCLUDED(mu_);
+  void End(std::string_view method, grpc::StatusCode code,
+           absl::Duration duration) ABSL_LOCKS_EXCLUDED(mu_);
+  Copy Read() const ABSL_LOCKS_EXCLUDED(mu_);
+
+  // Waits until no Generate call is open; false on timeout.
+  bool WaitGenerateIdle(absl::Duration timeout) const ABSL_LOCKS_EXCLUDED(mu_);
+
+ private:
+  bool GenerateIdle() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    return open_generates_ == 0;
+  }
+
+  mutable absl::Mutex mu_;
+  Copy stats_ ABSL_GUARDED_BY(mu_);
+  int64_t open_generates_ ABSL_GUARDED_BY(mu_) = 0;
+};
+
+// One call's entry in the statistics, from its beginning to End().
+class CallMeter {
+ public:
+  CallMeter(CallStats* stats, std::string_view method);
+  void End(grpc::StatusCode code);
+  const std::string& method() const { return method_; }
+
+ private:
+  CallStats* const stats_;
+  const std::string method_;
+  const absl::Duration start_;  // steady
+};
+
+}  // namespace kvasir
+
+#endif  // KVASIR_SERVER_CALL_STATS_H_

@@ -1,0 +1,189 @@
+#include "server/daemon.h"
+
+#include <unistd.h>
+
+#include <atomic>
+#include <csignal>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <thread>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+
+#include "grpc/support/log.h"
+#include "server/generation_backend.h"
+#include "server/kvasir_server.h"
+#include "server/log.h"
+#include "server/model_load.h"
+#include "server/signals.h"
+#include "server/text.h"
+
+namespace kvasir {
+namespace {
+
+// How long an abandoned load may take to notice; it has nothing to lose.
+constexpr absl::Duration kAbandonGrace = absl::Milliseconds(500);
+// How long after the grace period an engine may take to let go.
+constexpr absl::Duration kStuckGrace = absl::Seconds(10);
+
+constexpr int kSignalExitBase = 128;
+
+const char* NameOf(int signal) {
+  return signal == SIGINT ? "SIGINT" : "SIGTERM";
+}
+
+// gRPC's own complaints become lines like all others.
+void LogFromGrpc(gpr_log_func_args* args) {
+  Log(args->severity == GPR_LOG_SEVERITY_ERROR ? LogLevel::kWarning
+                                               : LogLevel::kDebug,
+      args->message, {{"source", "grpc"}});
+}
+
+void LogReady(const KvasirServer& server, const GenerationBackend& backend) {
+  const ModelInfo& info = backend.model();
+  const EngineStats stats = backend.Stats();
+  int64_t cache_bytes = 0;
+  for (const TierSnapshot& tier : stats.cache.tiers) {
+    cache_bytes += tier.capacity_bytes;
+  }
+  Log(LogLevel::kInfo, "kvasird is ready",
+      {{"grpc", server.grpc_address().ToString()},
+       {"metrics", server.metrics_address().ToString()},
+       {"model", info.name},
+       {"backend", info.backend},
+       {"threads", absl::StrCat(info.thread_count)},
+       {"cache", FormatBytes(cache_bytes)},
+       {"context", absl::StrCat(info.max_context)}});
+}
+
+class Daemon {
+ public:
+  explicit Daemon(const ServerConfig& config) : config_(config) {}
+
+  int Run();
+
+ private:
+  // Each returns the exit code if the daemon's life ends in it, else -1.
+  int Load();
+  int ServeUntilSignal();
+  int Drain();
+
+  const ServerConfig& config_;
+  Signals signals_;
+  std::atomic<bool> broken_{false};
+  std::unique_ptr<KvasirServer> server_;
+};
+
+int Daemon::Run() {
+  absl::StatusOr<std::unique_ptr<KvasirServer>> server =
+      KvasirServer::Start(config_, [this] {
+        broken_ = true;
+        signals_.Wake();
+      });
+  if (!server.ok()) {
+    Log(LogLevel::kError, std::string(server.status().message()));
+    return 1;
+  }
+  server_ = *std::move(server);
+  if (const int code = Load(); code >= 0) return code;
+  const int served = ServeUntilSignal();
+  const int drained = Drain();
+  return served != 0 ? served : drained;
+}
+
+int Daemon::Load() {
+  Log(LogLevel::kInfo, "loading the model",
+      {{"path", config_.engine.model_path},
+       {"grpc", server_->grpc_address().ToString()},
+       {"metrics", server_->metrics_address().ToString()}});
+  ModelLoad load(
+      config_.engine,
+      [this](int64_t done, int64_t total) {
+        server_->SetLoadProgress(done, total);
+      },
+      [this] { signals_.Wake(); });
+  while (!load.done()) {
+    const Signals::Event event = signals_.Wait(absl::InfiniteDuration());
+    if (event.signal == 0) continue;
+    Log(LogLevel::kInfo, "stopping while the model loads",
+        {{"signal", NameOf(event.signal)}});
+    load.Abandon();
+    // Nothing is half done that anybody could miss.
+    if (!load.WaitDone(kAbandonGrace)) _exit(0);
+    return 0;
+  }
+  absl::StatusOr<std::unique_ptr<Engine>> engine = load.Take();
+  if (!engine.ok()) {
+    Log(LogLevel::kError,
+        absl::StrCat("cannot serve ", config_.engine.model_path, ": ",
+                     engine.status().message()));
+    return 1;
+  }
+  std::unique_ptr<GenerationBackend> backend =
+      MakeEngineBackend(*std::move(engine));
+  const GenerationBackend& ready = *backend;
+  server_->Serve(std::move(backend));
+  LogReady(*server_, ready);
+  return -1;
+}
+
+int Daemon::ServeUntilSignal() {
+  while (true) {
+    const Signals::Event event = signals_.Wait(absl::InfiniteDuration());
+    if (event.signal != 0) {
+      Log(LogLevel::kInfo, "draining",
+          {{"signal", NameOf(event.signal)},
+           {"timeout", absl::FormatDuration(config_.drain_timeout)}});
+      return 0;
+    }
+    if (broken_) {
+      Log(LogLevel::kError, "the engine is broken, no request can survive");
+      return 1;
+    }
+  }
+}
+
+int Daemon::Drain() {
+  server_->BeginDrain();
+  std::atomic<bool> drained{false};
+  std::thread drain([this, &drained] {
+    const int64_t cut = server_->FinishDrain(config_.drain_timeout);
+    if (cut > 0) {
+      Log(LogLevel::kWarning, "the grace period is over",
+          {{"cancelled", absl::StrCat(cut)}});
+    }
+    server_.reset();
+    drained = true;
+    signals_.Wake();
+  });
+  const absl::Duration patience = config_.drain_timeout + kStuckGrace;
+  const absl::Time deadline = absl::Now() + patience;
+  while (!drained) {
+    const Signals::Event event = signals_.Wait(deadline - absl::Now());
+    if (event.signal != 0) {
+      Log(LogLevel::kWarning, "stopping at once",
+          {{"signal", NameOf(event.signal)}});
+      _exit(kSignalExitBase + event.signal);
+    }
+    if (!event.woken && !drained) {
+      Log(LogLevel::kError, "the engine does not end, giving up");
+      _exit(1);
+    }
+  }
+  drain.join();
+  Log(LogLevel::kInfo, "stopped");
+  return 0;
+}
+
+}  // namespace
+
+int RunDaemon(const ServerConfig& config) {
+  SetLogging(config.log_format, config.log_level);
+  gpr_set_log_function(&LogFromGrpc);
+  return Daemon(config).Run();
+}
+
+}  // namespace kvasir

@@ -1,0 +1,239 @@
+#include "server/engine_metrics.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+
+namespace kvasir {
+namespace {
+
+double Number(int64_t count) { return static_cast<double>(count); }
+
+double Ratio(int64_t part, int64_t whole) {
+  return whole > 0 ? Number(part) / Number(whole) : 0;
+}
+
+void AddInfo(const ModelInfo& info, const EngineStats& stats,
+             MetricFamilies& out) {
+  out.OpenGauge("kvasir_model_info", "The model that is served; always 1.");
+  out.Add({{"architecture", info.architecture},
+           {"quantization", info.quantization},
+           {"digest", info.digest}},
+          1);
+  int64_t device_blocks = 0;
+  for (const TierSnapshot& tier : stats.cache.tiers) {
+    if (tier.tier == "device") device_blocks = tier.blocks.total();
+  }
+  out.OpenGauge("kvasir_cache_config_info",
+                "How the KV cache is set up; always 1. num_gpu_blocks counts "
+                "the blocks of the tier that kernels read.");
+  out.Add({{"block_size", absl::StrCat(stats.cache.block_tokens)},
+           {"num_gpu_blocks", absl::StrCat(device_blocks)},
+           {"num_cpu_blocks", "0"},
+           {"kv_dtype", info.kv_type},
+           {"policy", "lru"},
+           {"version", info.cache_version}},
+          1);
+  out.OpenGauge("kvasir_cache_versions", "Cache versions by state.");
+  for (const char* state : {"warming", "serving", "draining", "retired"}) {
+    const auto count = std::count_if(
+        stats.cache.versions.begin(), stats.cache.versions.end(),
+        [state](const VersionSnapshot& v) { return v.state == state; });
+    out.Add({{"state", state}}, Number(count));
+  }
+}
+
+void AddRequests(const EngineStats& stats, MetricFamilies& out) {
+  out.OpenCounter("kvasir_requests_finished_total",
+                  "Requests that ended by themselves, by reason.");
+  const char* kReasons[] = {"eos", "stop_token", "length", "context_full"};
+  for (size_t i = 0; i < stats.finished.size(); ++i) {
+    out.Add({{"finish_reason", kReasons[i]}}, Number(stats.finished[i]));
+  }
+  out.Gauge("kvasir_requests_running", "Requests that hold KV memory.",
+            Number(stats.requests_running));
+  out.Gauge("kvasir_requests_waiting", "Requests that wait for their turn.",
+            Number(stats.requests_waiting));
+  out.OpenCounter("kvasir_requests_rejected_total",
+                  "Requests that the engine refused, by reason.");
+  out.Add({{"reason", "queue_full"}}, Number(stats.rejected_inbox_full));
+  out.Add({{"reason", "never_fits"}}, Number(stats.rejected_never_fits));
+  out.Add({{"reason", "draining"}}, Number(stats.rejected_draining));
+  out.Add({{"reason", "invalid"}}, Number(stats.rejected_invalid));
+  out.OpenCounter("kvasir_requests_cancelled_total",
+                  "Requests that were ended before their end, by whom.");
+  out.Add({{"source", "client"}}, Number(stats.cancelled_by_client));
+  out.Add({{"source", "deadline"}}, Number(stats.cancelled_by_deadline));
+  out.Add({{"source", "admin"}}, Number(stats.cancelled_by_admin));
+  out.Add({{"source", "drain"}}, Number(stats.cancelled_by_drain));
+  out.Counter("kvasir_requests_failed_total",
+              "Requests that a failed step or a lack of memory ended.",
+              Number(stats.failed));
+  out.OpenCounter("kvasir_requests_preempted_total",
+                  "Times that a running request lost its KV memory, by how it "
+                  "gets it back.");
+  out.Add({{"mode", "recompute"}}, Number(stats.preemptions));
+}
+
+void AddTokens(const EngineStats& stats, MetricFamilies& out) {
+  out.OpenCounter("kvasir_prompt_tokens_total",
+                  "Prompt tokens by where their keys and values came from.");
+  out.Add({{"source", "computed"}}, Number(stats.prompt_tokens_computed));
+  out.Add({{"source", "device"}}, Number(stats.prompt_tokens_cached));
+  out.Counter("kvasir_generation_tokens_total", "Tokens generated.",
+              Number(stats.generation_tokens));
+  out.OpenCounter("kvasir_recomputed_tokens_total",
+                  "Tokens computed again, by why.");
+  out.Add({{"reason", "preemption"}}, Number(stats.recomputed_tokens));
+}
+
+void AddLatencies(const EngineStats& stats, MetricFamilies& out) {
+  out.OpenHistogram("kvasir_time_to_first_token_seconds",
+                    "From submission to the first token, by whether any of the "
+                    "prompt was cached.");
+  out.Add({{"cache", "hit"}}, stats.ttft_hit);
+  out.Add({{"cache", "miss"}}, stats.ttft_miss);
+  out.Histograms("kvasir_inter_token_latency_seconds",
+                 "Each gap between two tokens of a request.",
+                 stats.inter_token);
+  out.Histograms("kvasir_time_per_output_token_seconds",
+                 "Mean gap between the tokens of a request.",
+                 stats.time_per_output_token);
+  out.Histograms("kvasir_request_duration_seconds",
+                 "From submission to the end.", stats.request_duration);
+  out.Histograms("kvasir_request_queue_seconds",
+                 "From submission to the first step.", stats.queue_time);
+  out.Histograms("kvasir_request_prefill_seconds",
+                 "From the first step to the first token.", stats.prefill_time);
+  out.Histograms("kvasir_request_decode_seconds",
+                 "From the first token to the last.", stats.decode_time);
+  out.Histograms("kvasir_request_prompt_tokens", "Tokens per prompt.",
+                 stats.prompt_tokens);
+  out.Histograms("kvasir_request_generation_tokens", "Tokens per output.",
+                 stats.completion_tokens);
+}
+
+void AddSteps(const EngineStats& stats, absl::Duration now, absl::Time wall,
+              MetricFamilies& out) {
+  out.OpenHistogram("kvasir_step_duration_seconds",
+                    "Time of one engine step, by what it computed.");
+  out.Add({{"phase", "prefill"}}, stats.step_prefill_seconds);
+  out.Add({{"phase", "decode"}}, stats.step_decode_seconds);
+  out.Add({{"phase", "mixed"}}, stats.step_mixed_seconds);
+  out.Histograms("kvasir_step_tokens", "Tokens computed per step.",
+                 stats.step_tokens);
+  out.Histograms("kvasir_step_sequences", "Requests per step.",
+                 stats.step_sequences);
+  const absl::Time last = wall - (now - stats.last_step);
+  out.Gauge(
+      "kvasir_last_step_timestamp_seconds",
+      "When the engine last finished a step; 0 if it never did.",
+      stats.steps > 0 ? absl::ToDoubleSeconds(last - absl::UnixEpoch()) : 0);
+}
+
+void AddTierBytes(const EngineStats& stats, MetricFamilies& out) {
+  out.OpenGauge("kvasir_kv_cache_capacity_bytes", "Size of a tier.");
+  for (const TierSnapshot& tier : stats.cache.tiers) {
+    out.Add({{"tier", tier.tier}}, Number(tier.capacity_bytes));
+  }
+  out.OpenGauge("kvasir_kv_cache_used_bytes",
+                "Bytes of blocks that hold something.");
+  for (const TierSnapshot& tier : stats.cache.tiers) {
+    const BlockCounts& blocks = tier.blocks;
+    out.Add({{"tier", tier.tier}},
+            Number((blocks.reserved + blocks.pinned + blocks.cached) *
+                   tier.block_bytes));
+  }
+  out.OpenGauge("kvasir_kv_cache_bytes",
+                "Where a tier's bytes are; the sum is its capacity.");
+  for (const TierSnapshot& tier : stats.cache.tiers) {
+    const ByteAccount& bytes = tier.bytes;
+    out.Add({{"tier", tier.tier}, {"kind", "free"}}, Number(bytes.free));
+    out.Add({{"tier", tier.tier}, {"kind", "reserved"}},
+            Number(bytes.reserved));
+    out.Add({{"tier", tier.tier}, {"kind", "tokens"}}, Number(bytes.tokens));
+    out.Add({{"tier", tier.tier}, {"kind", "fragmentation"}},
+            Number(bytes.fragmentation));
+    out.Add({{"tier", tier.tier}, {"kind", "leaving"}}, Number(bytes.leaving));
+  }
+  out.OpenGauge("kvasir_kv_cache_fragmentation_ratio",
+                "Bytes of unfilled token places over bytes of filled and "
+                "unfilled ones.");
+  for (const TierSnapshot& tier : stats.cache.tiers) {
+    out.Add({{"tier", tier.tier}},
+            Ratio(tier.bytes.fragmentation,
+                  tier.bytes.fragmentation + tier.bytes.tokens));
+  }
+}
+
+void AddTierBlocks(const EngineStats& stats, MetricFamilies& out) {
+  out.OpenGauge("kvasir_kv_cache_usage_ratio",
+                "Blocks that requests hold over all; cached ones count as "
+                "free.");
+  for (const TierSnapshot& tier : stats.cache.tiers) {
+    out.Add(
+        {{"tier", tier.tier}},
+        Ratio(tier.blocks.reserved + tier.blocks.pinned, tier.blocks.total()));
+  }
+  out.OpenGauge("kvasir_kv_cache_blocks",
+                "Blocks by state; the sum is the tier's total.");
+  for (const TierSnapshot& tier : stats.cache.tiers) {
+    const BlockCounts& blocks = tier.blocks;
+    out.Add({{"tier", tier.tier}, {"state", "free"}}, Number(blocks.free));
+    out.Add({{"tier", tier.tier}, {"state", "reserved"}},
+            Number(blocks.reserved));
+    out.Add({{"tier", tier.tier}, {"state", "pinned"}}, Number(blocks.pinned));
+    out.Add({{"tier", tier.tier}, {"state", "cached"}}, Number(blocks.cached));
+    out.Add({{"tier", tier.tier}, {"state", "leaving"}},
+            Number(blocks.leaving));
+  }
+}
+
+void AddPrefixCache(const CacheSnapshot& cache, MetricFamilies& out) {
+  const CacheCounters& counters = cache.counters;
+  out.Counter("kvasir_prefix_cache_lookup_tokens_total",
+              "Prompt tokens looked up, each request once.",
+              Number(counters.lookup_tokens));
+  out.OpenCounter("kvasir_prefix_cache_hit_tokens_total",
+                  "Of these, found, by tier.");
+  out.Add({{"tier", "device"}}, Number(counters.hit_tokens));
+  out.Gauge("kvasir_prefix_cache_entries", "Blocks that a look-up can find.",
+            Number(cache.index_entries));
+  out.Counter("kvasir_prefix_cache_inserted_blocks_total",
+              "Blocks made findable.", Number(counters.inserted_blocks));
+  out.Counter("kvasir_prefix_cache_deduplicated_blocks_total",
+              "Blocks sealed twice, whose second copy was freed.",
+              Number(counters.deduplicated_blocks));
+  out.Counter("kvasir_prefix_cache_rejected_collisions_total",
+              "Look-ups whose hash agreed and whose tokens or identity did "
+              "not.",
+              Number(counters.rejected_collisions));
+  out.OpenCounter("kvasir_kv_evicted_blocks_total",
+                  "Cached blocks dropped, by why.");
+  out.Add({{"tier", "device"}, {"reason", "capacity"}},
+          Number(counters.evicted_capacity_blocks));
+  out.Add({{"tier", "device"}, {"reason", "flush"}},
+          Number(counters.evicted_flush_blocks));
+}
+
+}  // namespace
+
+void AddEngineMetrics(const ModelInfo& info, const EngineStats& stats,
+                      absl::Duration now, absl::Time wall,
+                      MetricFamilies& families) {
+  families.SetCommonLabels({{"model_name", info.name}});
+  AddInfo(info, stats, families);
+  AddRequests(stats, families);
+  AddTokens(stats, families);
+  AddLatencies(stats, families);
+  AddSteps(stats, now, wall, families);
+  AddTierBlocks(stats, families);
+  AddTierBytes(stats, families);
+  AddPrefixCache(stats.cache, families);
+  families.SetCommonLabels({});
+}
+
+}  // namespace kvasir

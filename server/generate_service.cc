@@ -1,0 +1,184 @@
+#include "server/generate_service.h"
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "absl/random/random.h"
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+
+#include "cache/base/clock.h"
+#include "cache/base/status_macros.h"
+#include "server/model_codec.h"
+#include "server/request_codec.h"
+#include "server/tokenize_codec.h"
+#include "server/unary_call.h"
+
+namespace kvasir {
+namespace {
+
+// Names under which clients and proxies send a request's id.
+constexpr const char* kIdKeys[] = {"x-request-id", "x-correlation-id"};
+
+std::string_view IdInMetadata(const grpc::CallbackServerContext& context) {
+  for (const char* key : kIdKeys) {
+    const auto it = context.client_metadata().find(key);
+    if (it != context.client_metadata().end()) {
+      return {it->second.data(), it->second.size()};
+    }
+  }
+  return {};
+}
+
+uint64_t RandomBits() {
+  thread_local absl::BitGen generator;
+  return absl::Uniform<uint64_t>(generator);
+}
+
+// The call's deadline as steady time.
+absl::Duration SteadyDeadline(const grpc::CallbackServerContext& context,
+                              absl::Duration now) {
+  const auto deadline = context.deadline();
+  if (deadline == std::chrono::system_clock::time_point::max()) {
+    return absl::InfiniteDuration();
+  }
+  return now + absl::FromChrono(deadline - std::chrono::system_clock::now());
+}
+
+ServedModel ModelOf(const GenerationBackend& backend) {
+  return {&backend.tokenizer(), &backend.model(),
+          backend.longest_token_bytes()};
+}
+
+absl::StatusOr<v1::CancelGenerationResponse> AnswerCancel(
+    const v1::CancelGenerationRequest& request, GenerationBackend& backend) {
+  if (request.request_ids_size() == 0 ||
+      request.request_ids_size() > kMaxCancelIds) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("request_ids: wanted 1 to ", kMaxCancelIds, " ids, found ",
+                     request.request_ids_size()));
+  }
+  if (request.reason().size() > kMaxCancelReasonBytes) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("reason: wanted at most ", kMaxCancelReasonBytes,
+                     " bytes, found ", request.reason().size()));
+  }
+  const std::string reason =
+      request.reason().empty() ? "no reason given" : request.reason();
+  v1::CancelGenerationResponse answer;
+  for (const std::string& id : request.request_ids()) {
+    if (backend.Cancel(id, CancelSource::kAdmin, reason)) {
+      answer.add_cancelled_ids(id);
+    }
+  }
+  return answer;
+}
+
+}  // namespace
+
+grpc::ServerWriteReactor<v1::GenerateResponse>* GenerateService::Generate(
+    grpc::CallbackServerContext* context, const v1::GenerateRequest* request) {
+  const std::shared_ptr<GenerateReactor> reactor =
+      GenerateReactor::Make(context, stats_, limits_);
+  const auto submit = [&]() -> absl::Status {
+    CallContext call;
+    ASSIGN_OR_RETURN(
+        call.request_id,
+        ChooseRequestId(
+            request->request_id(), IdInMetadata(*context),
+            absl::StrCat("req-", absl::Hex(RandomBits(), absl::kZeroPad16))));
+    ASSIGN_OR_RETURN(GenerationBackend * backend, state_->Accepting());
+    call.random_seed = RandomBits();
+    call.now = Clock::Steady().Now();
+    call.deadline = SteadyDeadline(*context, call.now);
+    absl::StatusOr<GenerateCall> decoded =
+        DecodeGenerate(*request, call, ModelOf(*backend));
+    if (!decoded.ok()) {
+      reactor->Refuse(decoded.status(), call.request_id);
+    } else {
+      reactor->Submit(backend, *std::move(decoded));
+    }
+    return absl::OkStatus();
+  };
+  if (const absl::Status status = submit(); !status.ok()) {
+    reactor->Refuse(status, "");
+  }
+  return reactor.get();
+}
+
+grpc::ServerUnaryReactor* GenerateService::CancelGeneration(
+    grpc::CallbackServerContext* context,
+    const v1::CancelGenerationRequest* request,
+    v1::CancelGenerationResponse* response) {
+  UnaryCall call(context, response, stats_,
+                 "kvasir.v1.Inference/CancelGeneration");
+  const absl::StatusOr<GenerationBackend*> backend = state_->Loaded();
+  if (!backend.ok()) return call.Finish(backend.status());
+  return call.Finish(AnswerCancel(*request, **backend));
+}
+
+grpc::ServerUnaryReactor* GenerateService::Tokenize(
+    grpc::CallbackServerContext* context, const v1::TokenizeRequest* request,
+    v1::TokenizeResponse* response) {
+  UnaryCall call(context, response, stats_, "kvasir.v1.Inference/Tokenize");
+  const absl::StatusOr<GenerationBackend*> backend = state_->Loaded();
+  if (!backend.ok()) return call.Finish(backend.status());
+  return call.Finish(AnswerTokenize(*request, ModelOf(**backend)));
+}
+
+grpc::ServerUnaryReactor* GenerateService::Detokenize(
+    grpc::CallbackServerContext* context, const v1::DetokenizeRequest* request,
+    v1::DetokenizeResponse* response) {
+  UnaryCall call(context, response, stats_, "kvasir.v1.Inference/Detokenize");
+  const absl::StatusOr<GenerationBackend*> backend = state_->Loaded();
+  if (!backend.ok()) return call.Finish(backend.status());
+  return call.Finish(AnswerDetokenize(*request, ModelOf(**backend)));
+}
+
+grpc::ServerWriteReactor<v1::GetTokenizerResponse>*
+GenerateService::GetTokenizer(grpc::CallbackServerContext* context,
+                              const v1::GetTokenizerRequest* request) {
+  return new RefusedStream<v1::GetTokenizerResponse>(
+      stats_, "kvasir.v1.Inference/GetTokenizer");
+}
+
+grpc::ServerUnaryReactor* GenerateService::ListModels(
+    grpc::CallbackServerContext* context, const v1::ListModelsRequest* request,
+    v1::ListModelsResponse* response) {
+  UnaryCall call(context, response, stats_, "kvasir.v1.Inference/ListModels");
+  const absl::StatusOr<GenerationBackend*> backend = state_->Loaded();
+  if (!backend.ok()) return call.Finish(backend.status());
+  return call.Finish(AnswerListModels(
+      *request, EncodeModel((*backend)->model(), state_->phase())));
+}
+
+grpc::ServerUnaryReactor* GenerateService::GetModel(
+    grpc::CallbackServerContext* context, const v1::GetModelRequest* request,
+    v1::GetModelResponse* response) {
+  UnaryCall call(context, response, stats_, "kvasir.v1.Inference/GetModel");
+  const absl::StatusOr<GenerationBackend*> backend = state_->Loaded();
+  if (!backend.ok()) return call.Finish(backend.status());
+  const ModelInfo& info = (*backend)->model();
+  if (const absl::Status named = CheckModelName(request->model(), info);
+      !named.ok()) {
+    return call.Finish(named);
+  }
+  v1::GetModelResponse answer;
+  *answer.mutable_model() = EncodeModel(info, state_->phase());
+  return call.Finish(std::move(answer));
+}
+
+grpc::ServerUnaryReactor* GenerateService::GetServerStatus(
+    grpc::CallbackServerContext* context,
+    const v1::GetServerStatusRequest* request,
+    v1::GetServerStatusResponse* response) {
+  UnaryCall call(context, response, stats_,
+                 "kvasir.v1.Inference/GetServerStatus");
+  return call.Finish(AnswerServerStatus(*request, *state_));
+}
+
+}  // namespace kvasir

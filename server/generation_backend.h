@@ -1,0 +1,48 @@
+#ifndef KVASIR_SERVER_GENERATION_BACKEND_H_
+#define KVASIR_SERVER_GENERATION_BACKEND_H_
+
+#include <cstddef>
+#include <memory>
+#include <string_view>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+
+#include "engine/engine.h"
+
+namespace kvasir {
+
+// What the server asks of an engine; the methods mean what those of Engine
+// mean. It exists so that tests can stand in for the engine where an event is
+// rare: a full inbox, a stalled step, a sink that is pushed too fast.
+//
+// All methods are safe from any thread.
+class GenerationBackend {
+ public:
+  virtual ~GenerationBackend() = default;
+
+  virtual const Tokenizer& tokenizer() const = 0;
+  virtual const ModelInfo& model() const = 0;
+  // Of all tokens of the vocabulary.
+  virtual size_t longest_token_bytes() const = 0;
+  virtual absl::Status Submit(Request request,
+                              std::shared_ptr<TokenSink> sink) = 0;
+  virtual bool Cancel(std::string_view request_id, CancelSource source,
+                      std::string_view reason) = 0;
+  virtual absl::StatusOr<FlushOutcome> FlushCache() = 0;
+  virtual void BeginDrain() = 0;
+  virtual void CancelAll(CancelSource source, std::string_view reason) = 0;
+  virtual bool WaitIdle(absl::Duration timeout) = 0;
+  virtual EngineStats Stats() const = 0;
+};
+
+size_t LongestTokenBytes(const Tokenizer& tokenizer);
+
+// The real one; owns `engine`.
+std::unique_ptr<GenerationBackend> MakeEngineBackend(
+    std::unique_ptr<Engine> engine);
+
+}  // namespace kvasir
+
+#endif  // KVASIR_SERVER_GENERATION_BACKEND_H_

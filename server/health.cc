@@ -1,0 +1,73 @@
+#include "server/health.h"
+
+#include <utility>
+
+#include "cache/base/clock.h"
+#include "server/log.h"
+
+namespace kvasir {
+namespace {
+
+constexpr const char* kServices[] = {"", "kvasir.v1.Inference",
+                                     "kvasir.v1.CacheAdmin"};
+
+}  // namespace
+
+Health::Health(grpc::HealthCheckServiceInterface* service, ServerState* state,
+               absl::Duration stall_limit, std::function<void()> on_broken)
+    : service_(service),
+      state_(state),
+      on_broken_(std::move(on_broken)),
+      stall_(stall_limit) {
+  service_->SetServingStatus("liveness", true);
+  for (const char* name : kServices) service_->SetServingStatus(name, false);
+  thread_ = std::thread([this] { Run(); });
+}
+
+Health::~Health() {
+  {
+    absl::MutexLock lock(&mu_);
+    stop_ = true;
+  }
+  thread_.join();
+}
+
+void Health::Update() {
+  bool newly_broken = false;
+  {
+    absl::MutexLock lock(&mu_);
+    bool healthy = false;
+    if (const GenerationBackend* backend = state_->backend();
+        backend != nullptr) {
+      const EngineStats stats = backend->Stats();
+      const bool stalled = stall_.Stalled(stats, Clock::Steady().Now());
+      healthy = stats.healthy && !stalled;
+      newly_broken = !stats.healthy && !broken_;
+      broken_ = broken_ || !stats.healthy;
+      if (state_->healthy() && stalled) {
+        Log(LogLevel::kWarning, "the engine has work and finishes no step");
+      }
+    }
+    state_->SetHealthy(healthy);
+    const bool serving = healthy && state_->phase() == ServerPhase::kServing;
+    if (serving != serving_) {
+      serving_ = serving;
+      for (const char* name : kServices) {
+        service_->SetServingStatus(name, serving);
+      }
+    }
+  }
+  if (newly_broken && on_broken_) on_broken_();
+}
+
+void Health::Run() {
+  while (true) {
+    {
+      absl::MutexLock lock(&mu_);
+      if (mu_.AwaitWithTimeout(absl::Condition(&stop_), kPeriod)) return;
+    }
+    Update();
+  }
+}
+
+}  // namespace kvasir

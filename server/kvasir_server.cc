@@ -1,0 +1,170 @@
+#include "server/kvasir_server.h"
+
+#include <chrono>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "grpcpp/ext/proto_server_reflection_plugin.h"
+#include "grpcpp/grpcpp.h"
+#include "grpcpp/health_check_service_interface.h"
+
+#include "cache/base/clock.h"
+#include "cache/base/status_macros.h"
+#include "server/admin_service.h"
+#include "server/call_stats.h"
+#include "server/generate_service.h"
+#include "server/health.h"
+#include "server/listen_check.h"
+#include "server/metrics_exporter.h"
+#include "server/metrics_http.h"
+#include "server/work_thread.h"
+
+namespace kvasir {
+namespace {
+
+// Keepalive, so that a client that is gone without a word frees its blocks:
+// a ping after a minute of silence, and 20 seconds to answer it. Clients may
+// ping every 10 seconds, also without a call.
+constexpr int kKeepaliveMs = 60 * 1000;
+constexpr int kKeepaliveTimeoutMs = 20 * 1000;
+constexpr int kMinClientPingMs = 10 * 1000;
+
+// After the engine has let go of every request, their last messages are on the
+// way; so long they may take before connections are cut.
+constexpr auto kLastWords = std::chrono::milliseconds(500);
+
+void Configure(const ServerConfig& config, grpc::ServerBuilder& builder) {
+  builder.SetMaxReceiveMessageSize(static_cast<int>(config.max_message_bytes));
+  builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, kKeepaliveMs);
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS,
+                             kKeepaliveTimeoutMs);
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
+  builder.AddChannelArgument(
+      GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, kMinClientPingMs);
+}
+
+}  // namespace
+
+// Members in order of need: what a later one uses stands before it, and is
+// destroyed after it.
+struct KvasirServer::Impl {
+  explicit Impl(const ServerConfig& config)
+      : exporter(&state, &calls),
+        inference(&state, &calls,
+                  GenerateReactor::Limits{config.stream_queue_limit}),
+        admin(&state, &calls, &work) {}
+
+  ServerState state;
+  CallStats calls;
+  MetricsExporter exporter;
+  std::unique_ptr<GenerationBackend> backend;
+  WorkThread work;
+  GenerateService inference;
+  AdminService admin;
+  HostPort grpc_address;
+  std::unique_ptr<grpc::Server> grpc_server;
+  std::unique_ptr<Health> health;
+  std::unique_ptr<MetricsHttp> http;
+
+  absl::Status Listen(const ServerConfig& config);
+};
+
+absl::Status KvasirServer::Impl::Listen(const ServerConfig& config) {
+  RETURN_IF_ERROR(CheckCanListen("server.listen", config.listen));
+  // Both are process-wide and take effect for servers built afterwards.
+  grpc::EnableDefaultHealthCheckService(true);
+  grpc::reflection::InitProtoReflectionServerBuilderPlugin();
+  grpc::ServerBuilder builder;
+  Configure(config, builder);
+  int port = 0;
+  builder.AddListeningPort(config.listen.ToString(),
+                           grpc::InsecureServerCredentials(), &port);
+  builder.RegisterService(&inference);
+  builder.RegisterService(&admin);
+  grpc_server = builder.BuildAndStart();
+  if (grpc_server == nullptr || port == 0) {
+    return absl::UnavailableError(
+        absl::StrCat("server.listen ", config.listen.ToString(),
+                     ": gRPC cannot listen on port ", config.listen.port));
+  }
+  grpc_address = config.listen;
+  grpc_address.port = port;
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::unique_ptr<KvasirServer>> KvasirServer::Start(
+    const ServerConfig& config, std::function<void()> on_broken) {
+  auto impl = std::make_unique<Impl>(config);
+  RETURN_IF_ERROR(impl->Listen(config));
+  impl->health = std::make_unique<Health>(
+      impl->grpc_server->GetHealthCheckService(), &impl->state,
+      config.stall_timeout, std::move(on_broken));
+  ASSIGN_OR_RETURN(
+      impl->http,
+      MetricsHttp::Start(config.metrics_listen, &impl->state, &impl->exporter));
+  return std::unique_ptr<KvasirServer>(new KvasirServer(std::move(impl)));
+}
+
+KvasirServer::KvasirServer(std::unique_ptr<Impl> impl)
+    : impl_(std::move(impl)) {}
+
+KvasirServer::~KvasirServer() {
+  BeginDrain();
+  if (impl_->backend != nullptr) {
+    impl_->backend->CancelAll(CancelSource::kDrain, "the server is stopping");
+  }
+  // Before the engine goes: calls that end tell it so.
+  impl_->health.reset();
+  impl_->grpc_server->Shutdown(std::chrono::system_clock::now() + kLastWords);
+  impl_->grpc_server->Wait();
+}
+
+void KvasirServer::SetLoadProgress(int64_t done_bytes, int64_t total_bytes) {
+  impl_->state.SetLoadProgress(done_bytes, total_bytes);
+}
+
+void KvasirServer::Serve(std::unique_ptr<GenerationBackend> backend) {
+  impl_->backend = std::move(backend);
+  impl_->state.Serve(impl_->backend.get());
+  impl_->health->Update();
+}
+
+void KvasirServer::BeginDrain() {
+  impl_->state.BeginDrain();
+  if (impl_->health != nullptr) impl_->health->Update();
+  if (impl_->backend != nullptr) impl_->backend->BeginDrain();
+}
+
+int64_t KvasirServer::FinishDrain(absl::Duration grace) {
+  GenerationBackend* backend = impl_->backend.get();
+  if (backend == nullptr) return 0;
+  const absl::Duration deadline = Clock::Steady().Now() + grace;
+  if (backend->WaitIdle(grace)) {
+    // The engine has ended; the last messages may still wait for their reader.
+    impl_->calls.WaitGenerateIdle(deadline - Clock::Steady().Now());
+    return 0;
+  }
+  const EngineStats stats = backend->Stats();
+  const int64_t left = stats.requests_running + stats.requests_waiting;
+  backend->CancelAll(CancelSource::kDrain,
+                     absl::StrCat("the grace period of ",
+                                  absl::FormatDuration(grace), " is over"));
+  backend->WaitIdle(absl::InfiniteDuration());
+  return left;
+}
+
+const HostPort& KvasirServer::grpc_address() const {
+  return impl_->grpc_address;
+}
+
+const HostPort& KvasirServer::metrics_address() const {
+  return impl_->http->address();
+}
+
+const ServerState& KvasirServer::state() const { return impl_->state; }
+
+}  // namespace kvasir

@@ -1,0 +1,59 @@
+#ifndef KVASIR_SERVER_KVASIR_SERVER_H_
+#define KVASIR_SERVER_KVASIR_SERVER_H_
+
+#include <functional>
+#include <memory>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+
+#include "server/config_values.h"
+#include "server/generation_backend.h"
+#include "server/server_config.h"
+#include "server/server_state.h"
+
+namespace kvasir {
+
+// The server as a whole: the gRPC server, the engine behind it and the
+// exporter.
+//
+// It answers from Start() on. Until Serve() hands it the engine it is
+// NOT_SERVING and calls that need the model are UNAVAILABLE.
+class KvasirServer {
+ public:
+  // Takes both ports. ALREADY_EXISTS names a port that is taken; other errors
+  // as of CheckCanListen(). `on_broken` as in Health.
+  static absl::StatusOr<std::unique_ptr<KvasirServer>> Start(
+      const ServerConfig& config, std::function<void()> on_broken);
+
+  // Ends at once: running calls are cancelled.
+  ~KvasirServer();
+
+  void SetLoadProgress(int64_t done_bytes, int64_t total_bytes);
+
+  // The model is loaded: from now on calls are served. Once.
+  void Serve(std::unique_ptr<GenerationBackend> backend);
+
+  // NOT_SERVING and no new requests from now on; running ones go on.
+  void BeginDrain();
+
+  // Waits for the running requests, at most `grace`, then cancels those that
+  // are left and waits until they are gone. How many that were.
+  int64_t FinishDrain(absl::Duration grace);
+
+  // With the ports that were picked where 0 was asked for.
+  const HostPort& grpc_address() const;
+  const HostPort& metrics_address() const;
+
+  // For tests.
+  const ServerState& state() const;
+
+ private:
+  struct Impl;
+  explicit KvasirServer(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace kvasir
+
+#endif  // KVASIR_SERVER_KVASIR_SERVER_H_

@@ -1,0 +1,92 @@
+#include "server/metrics_exporter.h"
+
+#include <string>
+#include <vector>
+
+#include "absl/time/clock.h"
+#include "prometheus/text_serializer.h"
+
+#include "cache/base/clock.h"
+#include "server/engine_metrics.h"
+#include "server/process_metrics.h"
+#include "server/text.h"
+
+namespace kvasir {
+namespace {
+
+void AddServerMetrics(const ServerState& state, const ModelInfo* info,
+                      MetricFamilies& out) {
+  out.OpenGauge("kvasir_build_info", "This program; always 1.");
+  out.Add({{"version", KVASIR_VERSION},
+           {"revision", KVASIR_REVISION},
+           {"simd", info == nullptr ? "unknown" : info->backend},
+           {"cuda", "none"}},
+          1);
+  const bool serving =
+      state.phase() == ServerPhase::kServing && state.healthy();
+  out.OpenGauge("kvasir_serving", "Whether a service is SERVING, 0 or 1.");
+  for (const char* service : {"kvasir.v1.Inference", "kvasir.v1.CacheAdmin"}) {
+    out.Add({{"service", service}}, serving ? 1 : 0);
+  }
+  out.Gauge("kvasir_draining", "Whether the server is draining, 0 or 1.",
+            state.phase() == ServerPhase::kDraining ? 1 : 0);
+}
+
+}  // namespace
+
+void AddCallMetrics(const CallStats::Copy& calls, const std::string& model_name,
+                    MetricFamilies& families) {
+  families.OpenCounter("grpc_server_calls_started_total",
+                       "gRPC calls begun, by method.");
+  for (const auto& [method, count] : calls.started) {
+    families.Add({{"grpc_method", method}}, static_cast<double>(count));
+  }
+  families.OpenHistogram("grpc_server_call_duration_seconds",
+                         "Time of gRPC calls, by method and status.");
+  for (const auto& [key, histogram] : calls.durations) {
+    families.Add(
+        {{"grpc_method", key.first}, {"grpc_status", CodeName(key.second)}},
+        histogram);
+  }
+  if (!model_name.empty()) {
+    families.OpenCounter("kvasir_requests_total",
+                         "Requests to generate, by how the call ended.");
+    for (const auto& [code, count] : calls.generate_ends) {
+      families.Add({{"model_name", model_name},
+                    {"api", "grpc"},
+                    {"code", CodeName(code)}},
+                   static_cast<double>(count));
+    }
+  }
+  double flushed = 0;
+  double failed = 0;
+  for (const auto& [key, histogram] : calls.durations) {
+    if (key.first != "kvasir.v1.CacheAdmin/FlushCache") continue;
+    double& count = key.second == grpc::StatusCode::OK ? flushed : failed;
+    for (const uint64_t n : histogram.counts) count += static_cast<double>(n);
+  }
+  families.OpenCounter("kvasir_cache_admin_operations_total",
+                       "Changes that operators asked of the cache.");
+  families.Add({{"op", "flush"}, {"result", "ok"}}, flushed);
+  families.Add({{"op", "flush"}, {"result", "error"}}, failed);
+}
+
+std::vector<prometheus::MetricFamily> MetricsExporter::Collect() const {
+  MetricFamilies families;
+  const GenerationBackend* backend = state_->backend();
+  const ModelInfo* info = backend == nullptr ? nullptr : &backend->model();
+  AddServerMetrics(*state_, info, families);
+  AddCallMetrics(calls_->Read(), info == nullptr ? "" : info->name, families);
+  if (backend != nullptr) {
+    AddEngineMetrics(*info, backend->Stats(), Clock::Steady().Now(),
+                     absl::Now(), families);
+  }
+  AddProcessMetrics(families);
+  return families.Take();
+}
+
+std::string MetricsExporter::Text() const {
+  return prometheus::TextSerializer().Serialize(Collect());
+}
+
+}  // namespace kvasir

@@ -1,0 +1,279 @@
+#include "server/request_codec.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+
+#include "cache/base/status_macros.h"
+#include "engine/model/chat_format.h"
+#include "server/request_rules.h"
+#include "server/text.h"
+
+namespace kvasir {
+namespace {
+
+template <typename Wanted, typename Found>
+absl::Status Fault(std::string_view field, const Wanted& wanted,
+                   const Found& found) {
+  return absl::InvalidArgumentError(
+      absl::StrCat(View(field), ": wanted ", wanted, ", found ", found));
+}
+
+// A token id as the engine counts; what no vocabulary can hold becomes -1,
+// which the engine refuses by index, so it is refused here with the number
+// sent.
+absl::StatusOr<std::vector<TokenId>> DecodeIds(
+    std::string_view field,
+    const google::protobuf::RepeatedField<uint32_t>& wire, int32_t vocab_size) {
+  std::vector<TokenId> ids;
+  ids.reserve(static_cast<size_t>(wire.size()));
+  for (int i = 0; i < wire.size(); ++i) {
+    if (wire[i] >= static_cast<uint32_t>(vocab_size)) {
+      return Fault(absl::StrCat(View(field), "[", i, "]"),
+                   absl::StrCat("a token id in [0, ", vocab_size, ")"),
+                   wire[i]);
+    }
+    ids.push_back(static_cast<TokenId>(wire[i]));
+  }
+  return ids;
+}
+
+// Refuses, before the work of tokenising it, a text that is too long whatever
+// its tokens turn out to be: none stands for more bytes than the longest.
+absl::Status CheckFitsContext(size_t bytes, const ServedModel& model) {
+  const size_t most = static_cast<size_t>(model.info->max_context);
+  const size_t least = bytes / std::max<size_t>(1, model.longest_token_bytes);
+  if (least < most) return absl::OkStatus();
+  return Fault(
+      "prompt",
+      absl::StrCat("at most ", most - 1, " tokens (a context of ", most,
+                   " less one to generate)"),
+      absl::StrCat("a text of ", bytes, " bytes, at least ", least, " tokens"));
+}
+
+absl::StatusOr<std::vector<TokenId>> DecodePrompt(
+    const v1::GenerateRequest& wire, const ServedModel& model) {
+  switch (wire.prompt_case()) {
+    case v1::GenerateRequest::kText:
+      RETURN_IF_ERROR(CheckTextBytes("text", wire.text().size()));
+      RETURN_IF_ERROR(CheckFitsContext(wire.text().size(), model));
+      return model.tokenizer->Encode(wire.text(), /*add_special=*/true);
+    case v1::GenerateRequest::kTokenIds:
+      return DecodeIds("token_ids.ids", wire.token_ids().ids(),
+                       model.info->vocab_size);
+    case v1::GenerateRequest::kChat:
+      return EncodeChatPrompt(wire.chat(), model);
+    case v1::GenerateRequest::PROMPT_NOT_SET:
+      break;
+  }
+  return Fault("prompt", "text, token_ids or chat", "none of them");
+}
+
+absl::StatusOr<SamplingParams> DecodeSampling(const v1::SamplingParams& wire,
+                                              uint64_t random_seed) {
+  SamplingParams params;
+  if (wire.has_temperature()) params.temperature = wire.temperature();
+  if (wire.has_top_p()) params.top_p = wire.top_p();
+  if (wire.has_min_p()) params.min_p = wire.min_p();
+  if (wire.has_top_k()) params.top_k = wire.top_k();
+  params.seed = wire.has_seed() ? wire.seed() : random_seed;
+  RETURN_IF_ERROR(CheckSamplingParams(params));
+  return params;
+}
+
+absl::StatusOr<StoppingParams> DecodeStopping(const v1::StoppingParams& wire,
+                                              const ModelInfo& info) {
+  StoppingParams params;
+  if (wire.has_max_tokens()) {
+    if (wire.max_tokens() < 1) {
+      return Fault("stopping.max_tokens", "at least 1", wire.max_tokens());
+    }
+    params.max_tokens = wire.max_tokens();
+  }
+  if (wire.token_ids_size() > kMaxStopTokens) {
+    return Fault("stopping.token_ids",
+                 absl::StrCat("at most ", kMaxStopTokens, " ids"),
+                 wire.token_ids_size());
+  }
+  ASSIGN_OR_RETURN(
+      params.token_ids,
+      DecodeIds("stopping.token_ids", wire.token_ids(), info.vocab_size));
+  params.ignore_eos = wire.ignore_eos();
+  return params;
+}
+
+absl::StatusOr<CacheUse> DecodeCache(const v1::CacheOptions& wire,
+                                     const ModelInfo& info) {
+  CacheUse use;
+  switch (wire.mode()) {
+    case v1::CACHE_MODE_UNSPECIFIED:
+    case v1::CACHE_MODE_READ_WRITE:
+      break;
+    case v1::CACHE_MODE_READ_ONLY:
+      use.write = false;
+      break;
+    case v1::CACHE_MODE_BYPASS:
+      use.read = false;
+      use.write = false;
+      break;
+    default:
+      return Fault("cache.mode", "READ_WRITE, READ_ONLY or BYPASS",
+                   static_cast<int>(wire.mode()));
+  }
+  if (wire.has_store_completion() && wire.store_completion() != use.write) {
+    if (wire.store_completion()) {
+      return Fault("cache.store_completion", "false with this cache.mode",
+                   "true");
+    }
+    return absl::UnimplementedError(
+        "cache.store_completion: this server does not keep the prompt without "
+        "the output yet; cache.mode READ_ONLY keeps neither");
+  }
+  if (wire.salt().size() > kMaxSaltBytes) {
+    return Fault("cache.salt",
+                 absl::StrCat("at most ", kMaxSaltBytes, " bytes"),
+                 wire.salt().size());
+  }
+  use.salt = wire.salt();
+  const std::string& version = wire.version();
+  if (!version.empty() && version != info.cache_version &&
+      version != info.cache_fingerprint) {
+    return absl::NotFoundError(
+        absl::StrCat("cache.version: wanted ", info.cache_version,
+                     ", the only one there is, found \"", version, "\""));
+  }
+  return use;
+}
+
+absl::Status DecodeOutput(const v1::OutputOptions& wire, GenerateCall& call) {
+  if (wire.stream_interval() < 0 ||
+      wire.stream_interval() > kMaxStreamInterval) {
+    return Fault("output.stream_interval",
+                 absl::StrCat("0 to ", kMaxStreamInterval),
+                 wire.stream_interval());
+  }
+  call.stream_interval = std::max(1, wire.stream_interval());
+  call.return_text = !wire.has_return_text() || wire.return_text();
+  call.return_token_ids = wire.return_token_ids() || !call.return_text;
+  call.usage_every_chunk = wire.usage_every_chunk();
+  call.timings = wire.timings();
+  call.request.skip_special_tokens =
+      !wire.has_skip_special_tokens() || wire.skip_special_tokens();
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<std::string> ChooseRequestId(std::string_view in_message,
+                                            std::string_view in_metadata,
+                                            std::string_view made) {
+  const bool from_message = !in_message.empty();
+  const std::string_view id = from_message ? in_message : in_metadata;
+  if (id.empty()) return std::string(made);
+  const char* field = from_message ? "request_id" : "metadata x-request-id";
+  if (id.size() > kMaxRequestIdBytes) {
+    return Fault(field, absl::StrCat("at most ", kMaxRequestIdBytes, " bytes"),
+                 id.size());
+  }
+  for (size_t i = 0; i < id.size(); ++i) {
+    const auto byte = static_cast<unsigned char>(id[i]);
+    if (byte > ' ' && byte < 0x7F) continue;
+    return Fault(field, "visible ASCII",
+                 absl::StrCat("byte ", static_cast<int>(byte), " at ", i));
+  }
+  return std::string(id);
+}
+
+absl::Status CheckModelName(std::string_view name, const ModelInfo& info) {
+  if (name.empty() || name == info.name) return absl::OkStatus();
+  constexpr size_t kShown = 100;
+  return absl::NotFoundError(absl::StrCat("model: wanted \"", info.name,
+                                          "\", the only one there is, found \"",
+                                          View(name.substr(0, kShown)), "\""));
+}
+
+absl::Status CheckTextBytes(std::string_view field, size_t bytes) {
+  if (bytes <= kMaxPromptBytes) return absl::OkStatus();
+  return Fault(field, absl::StrCat("at most ", kMaxPromptBytes, " bytes"),
+               bytes);
+}
+
+absl::StatusOr<absl::Duration> DecodePositiveDuration(
+    std::string_view field, const google::protobuf::Duration& wire) {
+  constexpr int32_t kNanos = 1000000000;
+  // What the well-known type allows, about 10,000 years.
+  constexpr int64_t kMaxSeconds = 315576000000;
+  if (wire.seconds() > kMaxSeconds || wire.nanos() >= kNanos ||
+      wire.seconds() < 0 || wire.nanos() < 0 ||
+      (wire.seconds() == 0 && wire.nanos() == 0)) {
+    return Fault(field, "a time above 0",
+                 absl::StrCat(wire.seconds(), " s and ", wire.nanos(), " ns"));
+  }
+  return absl::Seconds(wire.seconds()) + absl::Nanoseconds(wire.nanos());
+}
+
+absl::StatusOr<std::vector<TokenId>> EncodeChatPrompt(
+    const v1::ChatPrompt& chat, const ServedModel& model) {
+  if (chat.messages_size() > kMaxChatMessages) {
+    return Fault("chat.messages",
+                 absl::StrCat("at most ", kMaxChatMessages, " messages"),
+                 chat.messages_size());
+  }
+  size_t bytes = 0;
+  std::vector<ChatMessage> messages;
+  messages.reserve(static_cast<size_t>(chat.messages_size()));
+  for (const v1::ChatMessage& message : chat.messages()) {
+    bytes += message.role().size() + message.content().size();
+    messages.push_back({message.role(), message.content()});
+  }
+  RETURN_IF_ERROR(CheckTextBytes("chat.messages", bytes));
+  RETURN_IF_ERROR(CheckFitsContext(bytes, model));
+  absl::StatusOr<std::vector<TokenId>> ids = EncodeChat(
+      *model.tokenizer, messages,
+      !chat.has_add_generation_prompt() || chat.add_generation_prompt());
+  if (absl::IsInvalidArgument(ids.status())) {
+    // The model room knows the messages, not where they lie in the request.
+    return absl::InvalidArgumentError(
+        absl::StrCat("chat.", ids.status().message()));
+  }
+  return ids;
+}
+
+absl::StatusOr<GenerateCall> DecodeGenerate(const v1::GenerateRequest& wire,
+                                            const CallContext& context,
+                                            const ServedModel& model) {
+  RETURN_IF_ERROR(CheckKnownFields(wire));
+  RETURN_IF_ERROR(CheckModelName(wire.model(), *model.info));
+  GenerateCall call;
+  call.stream = wire.stream();
+  Request& request = call.request;
+  request.id = context.request_id;
+  RETURN_IF_ERROR(DecodeOutput(wire.output(), call));
+  ASSIGN_OR_RETURN(request.sampling,
+                   DecodeSampling(wire.sampling(), context.random_seed));
+  ASSIGN_OR_RETURN(request.stopping,
+                   DecodeStopping(wire.stopping(), *model.info));
+  ASSIGN_OR_RETURN(request.cache, DecodeCache(wire.cache(), *model.info));
+  request.deadline = context.deadline;
+  if (wire.has_max_time()) {
+    ASSIGN_OR_RETURN(const absl::Duration max_time,
+                     DecodePositiveDuration("max_time", wire.max_time()));
+    if (context.now + max_time < request.deadline) {
+      request.deadline = context.now + max_time;
+      call.deadline_is_max_time = true;
+    }
+  }
+  // Last, since it is the most work.
+  ASSIGN_OR_RETURN(request.prompt, DecodePrompt(wire, model));
+  return call;
+}
+
+}  // namespace kvasir

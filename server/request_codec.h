@@ -1,0 +1,95 @@
+#ifndef KVASIR_SERVER_REQUEST_CODEC_H_
+#define KVASIR_SERVER_REQUEST_CODEC_H_
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+
+#include "engine/engine.h"
+#include "engine/model/tokenizer.h"
+#include "engine/request.h"
+#include "kvasir/v1/inference.pb.h"
+
+namespace kvasir {
+
+// Every limit on what a client may send, beside the message size of
+// ServerConfig and what the model and the cache can hold. Documented in
+// inference.proto; an error names the field, the limit and what was found.
+inline constexpr size_t kMaxRequestIdBytes = 128;
+inline constexpr size_t kMaxPromptBytes = size_t{4} << 20;
+inline constexpr int kMaxChatMessages = 4096;
+inline constexpr int kMaxStopTokens = 64;
+inline constexpr size_t kMaxSaltBytes = 1024;
+inline constexpr int32_t kMaxStreamInterval = 1024;
+inline constexpr int kMaxDetokenizeIds = 1 << 22;
+inline constexpr int kMaxCancelIds = 1024;
+inline constexpr size_t kMaxCancelReasonBytes = 256;
+inline constexpr int32_t kMaxModelPage = 100;
+
+// What a request is read against.
+struct ServedModel {
+  const Tokenizer* tokenizer = nullptr;
+  const ModelInfo* info = nullptr;
+  size_t longest_token_bytes = 1;
+};
+
+// A Generate call, understood: what the engine is to do, and how the client
+// wants to hear of it.
+struct GenerateCall {
+  Request request;
+  bool stream = false;
+  bool return_text = true;
+  bool return_token_ids = false;
+  int32_t stream_interval = 1;  // tokens per delta, at least 1
+  bool usage_every_chunk = false;
+  bool timings = false;
+  // Whether request.deadline is max_time's, whose passing is an end and no
+  // error, and not the call's own.
+  bool deadline_is_max_time = false;
+};
+
+// What a call brings beside its message.
+struct CallContext {
+  std::string request_id;    // in force; see ChooseRequestId()
+  uint64_t random_seed = 0;  // used if the request has none
+  absl::Duration now;        // steady
+  absl::Duration deadline = absl::InfiniteDuration();  // steady
+};
+
+// The id of a call: the message's, else that of its metadata, else `made`.
+// INVALID_ARGUMENT for one that is too long or has other than visible ASCII.
+absl::StatusOr<std::string> ChooseRequestId(std::string_view in_message,
+                                            std::string_view in_metadata,
+                                            std::string_view made);
+
+// NOT_FOUND unless `name` is empty or the model's.
+absl::Status CheckModelName(std::string_view name, const ModelInfo& info);
+
+// Reads a request against the model that is to serve it; tokenises its prompt.
+// Errors: those of CheckKnownFields() and CheckModelName(), INVALID_ARGUMENT
+// for a limit or an illegal value, those of EncodeChat(), NOT_FOUND for a cache
+// version that is not there. What only the engine knows (token ids, sampling
+// ranges, the prompt's length in tokens) is left to Engine::Submit().
+absl::StatusOr<GenerateCall> DecodeGenerate(const v1::GenerateRequest& wire,
+                                            const CallContext& context,
+                                            const ServedModel& model);
+
+// Ids of a conversation; `field` is what errors call it.
+absl::StatusOr<std::vector<TokenId>> EncodeChatPrompt(
+    const v1::ChatPrompt& chat, const ServedModel& model);
+
+// INVALID_ARGUMENT if `text` is over kMaxPromptBytes.
+absl::Status CheckTextBytes(std::string_view field, size_t bytes);
+
+// A finite, positive span; anything else is INVALID_ARGUMENT with `field`.
+absl::StatusOr<absl::Duration> DecodePositiveDuration(
+    std::string_view field, const google::protobuf::Duration& wire);
+
+}  // namespace kvasir
+
+#endif  // KVASIR_SERVER_REQUEST_CODEC_H_

@@ -1,0 +1,434 @@
+#include "server/server_config.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <limits>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "absl/strings/str_split.h"
+
+#include "CLI/CLI.hpp"
+#include "cache/base/status_macros.h"
+#include "server/config_file.h"
+#include "server/config_values.h"
+
+namespace kvasir {
+namespace {
+
+constexpr int64_t kMaxInt32 = std::numeric_limits<int32_t>::max();
+// What one gRPC message may need in memory at the most.
+constexpr int64_t kMaxMessageBytesLimit = int64_t{1} << 30;
+
+// How an option's text becomes part of the configuration.
+struct Target {
+  ServerConfig& config;
+  const ConfigSources& sources;
+};
+using Setter = absl::Status (*)(Target, const std::string&);
+
+struct Option {
+  const char* key;
+  const char* flag;
+  const char* value_name;
+  const char* default_text;
+  const char* help;
+  Setter set;
+};
+
+template <auto Member>
+absl::Status SetEngineText(Target target, const std::string& text) {
+  target.config.engine.*Member = text;
+  return absl::OkStatus();
+}
+
+// A whole number from `kLowest` on; the engine knows the upper bounds.
+template <auto Member, int64_t kLowest>
+absl::Status SetEngineCount(Target target, const std::string& text) {
+  ASSIGN_OR_RETURN(const int64_t value, ParseCount(text, kLowest, kMaxInt32));
+  auto& member = target.config.engine.*Member;
+  member = static_cast<std::remove_reference_t<decltype(member)>>(value);
+  return absl::OkStatus();
+}
+
+template <auto Member>
+absl::Status SetTime(Target target, const std::string& text) {
+  ASSIGN_OR_RETURN(target.config.*Member, ParseDuration(text));
+  return absl::OkStatus();
+}
+
+template <auto Member>
+absl::Status SetAddress(Target target, const std::string& text) {
+  ASSIGN_OR_RETURN(target.config.*Member, ParseHostPort(text));
+  return absl::OkStatus();
+}
+
+// PATH, or NAME=PATH; a name has no slash.
+absl::Status SetModel(Target target, const std::string& text) {
+  const size_t equals = text.find('=');
+  std::string path = text;
+  if (equals != std::string::npos && equals > 0 && text.find('/') > equals) {
+    target.config.engine.model_name = text.substr(0, equals);
+    path = text.substr(equals + 1);
+  }
+  if (path.empty()) {
+    return absl::InvalidArgumentError(
+        "wanted the path of a GGUF file, or NAME=PATH, found nothing");
+  }
+  target.config.engine.model_path = path;
+  return absl::OkStatus();
+}
+
+absl::Status SetModelName(Target target, const std::string& text) {
+  if (!text.empty()) target.config.engine.model_name = text;
+  return absl::OkStatus();
+}
+
+absl::Status SetCacheSize(Target target, const std::string& text) {
+  ASSIGN_OR_RETURN(target.config.engine.cache_bytes,
+                   ParseSize(text, target.sources.memory_limit));
+  if (target.config.engine.cache_bytes > 0) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("wanted more than nothing, found \"", text, "\""));
+}
+
+absl::Status SetPrefixCaching(Target target, const std::string& text) {
+  ASSIGN_OR_RETURN(target.config.engine.prefix_caching, ParseBool(text));
+  return absl::OkStatus();
+}
+
+absl::Status SetSimd(Target target, const std::string& text) {
+  if (text != "auto" && text != "scalar") {
+    return absl::InvalidArgumentError(
+        absl::StrCat("wanted auto or scalar, found \"", text, "\""));
+  }
+  target.config.engine.force_scalar = text == "scalar";
+  return absl::OkStatus();
+}
+
+absl::Status SetMaxMessage(Target target, const std::string& text) {
+  ASSIGN_OR_RETURN(target.config.max_message_bytes,
+                   ParseSize(text, target.sources.memory_limit));
+  if (target.config.max_message_bytes >= 1024 &&
+      target.config.max_message_bytes <= kMaxMessageBytesLimit) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("wanted 1KiB to 1GiB, found \"", text, "\""));
+}
+
+absl::Status SetStreamQueue(Target target, const std::string& text) {
+  ASSIGN_OR_RETURN(const int64_t value, ParseCount(text, 1, 1 << 20));
+  target.config.stream_queue_limit = static_cast<int32_t>(value);
+  return absl::OkStatus();
+}
+
+absl::Status SetLogFormat(Target target, const std::string& text) {
+  if (text != "text" && text != "json") {
+    return absl::InvalidArgumentError(
+        absl::StrCat("wanted text or json, found \"", text, "\""));
+  }
+  target.config.log_format =
+      text == "json" ? LogFormat::kJson : LogFormat::kText;
+  return absl::OkStatus();
+}
+
+absl::Status SetLogLevel(Target target, const std::string& text) {
+  const std::pair<const char*, LogLevel> kLevels[] = {
+      {"debug", LogLevel::kDebug},
+      {"info", LogLevel::kInfo},
+      {"warning", LogLevel::kWarning},
+      {"error", LogLevel::kError}};
+  for (const auto& [name, level] : kLevels) {
+    if (text != name) continue;
+    target.config.log_level = level;
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(absl::StrCat(
+      "wanted debug, info, warning or error, found \"", text, "\""));
+}
+
+#if KVASIR_TEST_HOOKS
+absl::Status SetLoadDelay(Target target, const std::string& text) {
+  ASSIGN_OR_RETURN(target.config.engine.test_hooks.load_delay,
+                   ParseDuration(text));
+  return absl::OkStatus();
+}
+
+absl::Status SetStepDelay(Target target, const std::string& text) {
+  ASSIGN_OR_RETURN(target.config.engine.test_hooks.step_delay,
+                   ParseDuration(text));
+  return absl::OkStatus();
+}
+
+absl::Status SetScript(Target target, const std::string& text) {
+  for (const absl::string_view id : absl::StrSplit(text, ',')) {
+    ASSIGN_OR_RETURN(const int64_t value,
+                     ParseCount({id.data(), id.size()}, 0, kMaxInt32));
+    target.config.engine.test_hooks.script.push_back(
+        static_cast<TokenId>(value));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status SetFailingStep(Target target, const std::string& text) {
+  ASSIGN_OR_RETURN(target.config.engine.test_hooks.first_failing_step,
+                   ParseCount(text, 0, kMaxInt32));
+  return absl::OkStatus();
+}
+
+absl::Status SetFailingSteps(Target target, const std::string& text) {
+  ASSIGN_OR_RETURN(target.config.engine.test_hooks.failing_steps,
+                   ParseCount(text, 1, kMaxInt32));
+  return absl::OkStatus();
+}
+#endif
+
+// Every option of kvasird. Order is that of --help.
+const Option kOptions[] = {
+    {"model.path", "--model", "PATH", "",
+     "GGUF file to serve; NAME=PATH gives it the name that clients use",
+     SetModel},
+    {"model.name", "--model-name", "NAME", "",
+     "Name that clients use; empty: from the file's name", SetModelName},
+    {"model.context_limit", "--context-limit", "TOKENS", "0",
+     "Tokens that prompt and output may hold; 0: what the model was trained "
+     "for",
+     SetEngineCount<&EngineOptions::context_limit, 0>},
+    {"server.listen", "--listen", "HOST:PORT", "127.0.0.1:8001",
+     "Where gRPC listens; port 0 picks one", SetAddress<&ServerConfig::listen>},
+    {"metrics.listen", "--metrics-listen", "HOST:PORT", "127.0.0.1:8002",
+     "Where /metrics, /livez, /readyz and /healthz listen",
+     SetAddress<&ServerConfig::metrics_listen>},
+    {"server.drain_timeout", "--drain-timeout", "TIME", "30s",
+     "How long running streams may go on after SIGTERM",
+     SetTime<&ServerConfig::drain_timeout>},
+    {"server.stall_timeout", "--stall-timeout", "TIME", "4s",
+     "Not ready if work waits and the engine finishes no step for so long, or "
+     "for four average steps if those are longer",
+     SetTime<&ServerConfig::stall_timeout>},
+    {"server.max_message", "--max-message", "SIZE", "64MiB",
+     "Largest request message; larger ones are RESOURCE_EXHAUSTED",
+     SetMaxMessage},
+    {"server.stream_queue", "--stream-queue", "EVENTS", "1024",
+     "Events that may wait for one client that reads too slowly; then its "
+     "call ends with RESOURCE_EXHAUSTED",
+     SetStreamQueue},
+    {"cache.size", "--cache-size", "SIZE", "512MiB",
+     "KV cache: 512MiB, 8GiB, or 60% of the memory limit", SetCacheSize},
+    {"cache.blocks", "--cache-blocks", "BLOCKS", "0",
+     "KV cache in blocks instead of bytes, if not 0",
+     SetEngineCount<&EngineOptions::cache_blocks, 0>},
+    {"cache.block_tokens", "--block-tokens", "TOKENS", "16",
+     "Token places per KV block",
+     SetEngineCount<&EngineOptions::block_tokens, 1>},
+    {"cache.kv_type", "--kv-type", "TYPE", "f16", "Keys and values: f16 or f32",
+     SetEngineText<&EngineOptions::kv_type>},
+    {"cache.prefix_caching", "--prefix-caching", "BOOL", "true",
+     "Whether requests share the blocks of equal prefixes", SetPrefixCaching},
+    {"engine.threads", "--threads", "COUNT", "0",
+     "Threads that compute; 0: what the process may use",
+     SetEngineCount<&EngineOptions::thread_count, 0>},
+    {"engine.token_budget", "--token-budget", "TOKENS", "256",
+     "Prompt and output tokens computed per step",
+     SetEngineCount<&EngineOptions::token_budget, 1>},
+    {"engine.prefill_chunk", "--prefill-chunk", "TOKENS", "256",
+     "Most prompt tokens of one request per step",
+     SetEngineCount<&EngineOptions::prefill_chunk, 1>},
+    {"engine.max_sequences", "--max-sequences", "COUNT", "64",
+     "Requests that run at a time",
+     SetEngineCount<&EngineOptions::max_sequences, 1>},
+    {"engine.inbox_limit", "--inbox-limit", "COUNT", "1024",
+     "Requests that may wait; more are RESOURCE_EXHAUSTED",
+     SetEngineCount<&EngineOptions::inbox_limit, 1>},
+    {"engine.activations", "--activations", "TYPE", "q8",
+     "Activations in products with quantized weights: q8 or f32",
+     SetEngineText<&EngineOptions::activations>},
+    {"engine.simd", "--simd", "KIND", "auto",
+     "Vector instructions: auto or scalar", SetSimd},
+    {"log.format", "--log-format", "FORMAT", "text", "text or json",
+     SetLogFormat},
+    {"log.level", "--log-level", "LEVEL", "info",
+     "debug, info, warning or error", SetLogLevel},
+#if KVASIR_TEST_HOOKS
+    {"test.load_delay", "--test-load-delay", "TIME", "0",
+     "Test hook: loading takes this much longer", SetLoadDelay},
+    {"test.step_delay", "--test-step-delay", "TIME", "0",
+     "Test hook: each step takes this much longer", SetStepDelay},
+    {"test.script", "--test-script", "IDS", "",
+     "Test hook: token ids, with commas, that are generated", SetScript},
+    {"test.failing_step", "--test-failing-step", "NUMBER", "0",
+     "Test hook: the step, from 1, that fails; 0: none", SetFailingStep},
+    {"test.failing_steps", "--test-failing-steps", "COUNT", "1",
+     "Test hook: how many fail from there on", SetFailingSteps},
+#endif
+};
+
+constexpr const char* kConfigEnvironment = "KVASIR_CONFIG";
+
+std::string EnvironmentName(const Option& option) {
+  return absl::StrCat("KVASIR_", absl::AsciiStrToUpper(absl::StrReplaceAll(
+                                     option.key, {{".", "_"}})));
+}
+
+// What the command line says: flags by key, and what else it asks for.
+struct CommandLine {
+  std::map<std::string, std::string> flags;
+  std::string file;
+  bool print_config = false;
+  std::string text;  // of --help or --version
+};
+
+absl::StatusOr<CommandLine> ReadCommandLine(
+    const std::vector<std::string>& arguments) {
+  CLI::App app("kvasird serves a language model over gRPC.", "kvasird");
+  app.set_version_flag("--version", "kvasird " KVASIR_VERSION);
+  app.get_formatter()->column_width(34);
+  CommandLine line;
+  app.add_option("--config", line.file,
+                 "YAML file with these settings (env KVASIR_CONFIG)")
+      ->type_name("FILE");
+  app.add_flag("--print-config", line.print_config,
+               "Show every setting with its origin, and exit");
+  std::map<std::string, CLI::Option*> made;
+  std::map<std::string, std::string> texts;
+  for (const Option& option : kOptions) {
+    std::string help =
+        absl::StrCat(option.help, " (env ", EnvironmentName(option));
+    if (option.default_text[0] != '\0') {
+      absl::StrAppend(&help, ", default ", option.default_text);
+    }
+    made[option.key] =
+        app.add_option(option.flag, texts[option.key], help + ")")
+            ->type_name(option.value_name);
+  }
+  // CLI11 takes its arguments from the back and reports by exception.
+  try {
+    app.parse(std::vector<std::string>(arguments.rbegin(), arguments.rend()));
+  } catch (const CLI::CallForHelp&) {
+    line.text = app.help();
+  } catch (const CLI::CallForVersion& version) {
+    line.text = absl::StrCat(version.what(), "\n");
+  } catch (const CLI::ParseError& error) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(error.what(), " (see kvasird --help)"));
+  }
+  for (const auto& [key, option] : made) {
+    if (option->count() > 0) line.flags[key] = texts[key];
+  }
+  return line;
+}
+
+struct FileSettings {
+  std::string path;
+  std::map<std::string, FileValue> values;
+};
+
+absl::StatusOr<FileSettings> ReadFileSettings(const ConfigSources& sources,
+                                              const CommandLine& line) {
+  FileSettings settings;
+  settings.path = line.file;
+  if (settings.path.empty()) {
+    settings.path = sources.environment(kConfigEnvironment).value_or("");
+  }
+  if (settings.path.empty()) {
+    if (sources.default_file.empty() ||
+        access(sources.default_file.c_str(), F_OK) != 0) {
+      return settings;
+    }
+    settings.path = sources.default_file;
+  }
+  ASSIGN_OR_RETURN(settings.values, ReadConfigFile(settings.path));
+  for (const auto& [key, value] : settings.values) {
+    const bool known = std::any_of(
+        std::begin(kOptions), std::end(kOptions),
+        [&key = key](const Option& option) { return option.key == key; });
+    if (!known) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(settings.path, ":", value.line, ": unknown key ", key));
+    }
+  }
+  return settings;
+}
+
+ConfigValue Resolve(const Option& option, const ConfigSources& sources,
+                    const CommandLine& line, const FileSettings& file) {
+  if (const auto flag = line.flags.find(option.key); flag != line.flags.end()) {
+    return {option.key, flag->second, absl::StrCat("flag ", option.flag)};
+  }
+  const std::string name = EnvironmentName(option);
+  if (const std::optional<std::string> text = sources.environment(name)) {
+    return {option.key, *text, absl::StrCat("environment ", name)};
+  }
+  if (const auto value = file.values.find(option.key);
+      value != file.values.end()) {
+    return {option.key, value->second.text,
+            absl::StrCat("file ", file.path, ":", value->second.line)};
+  }
+  return {option.key, option.default_text, "default"};
+}
+
+}  // namespace
+
+absl::StatusOr<ParsedConfig> ParseConfig(const ConfigSources& sources) {
+  ASSIGN_OR_RETURN(const CommandLine line, ReadCommandLine(sources.arguments));
+  ParsedConfig parsed;
+  if (!line.text.empty()) {
+    parsed.action = ParsedConfig::Action::kPrintText;
+    parsed.text = line.text;
+    return parsed;
+  }
+  if (line.print_config) parsed.action = ParsedConfig::Action::kPrintConfig;
+  ASSIGN_OR_RETURN(const FileSettings file, ReadFileSettings(sources, line));
+  for (const Option& option : kOptions) {
+    ConfigValue value = Resolve(option, sources, line, file);
+    // An empty default means that there is none.
+    if (value.origin != "default" || option.default_text[0] != '\0') {
+      const absl::Status set =
+          option.set({parsed.config, sources}, value.value);
+      if (!set.ok()) {
+        return absl::Status(set.code(),
+                            absl::StrCat(option.flag, ": ", set.message(), " (",
+                                         value.origin, ")"));
+      }
+    }
+    parsed.values.push_back(std::move(value));
+  }
+  if (parsed.config.engine.model_path.empty() &&
+      parsed.action == ParsedConfig::Action::kServe) {
+    return absl::InvalidArgumentError(
+        "--model: wanted the path of a GGUF file, found none");
+  }
+  return parsed;
+}
+
+std::string FormatConfig(const std::vector<ConfigValue>& values) {
+  size_t key_width = 0;
+  size_t value_width = 0;
+  for (const ConfigValue& value : values) {
+    key_width = std::max(key_width, value.key.size());
+    value_width = std::max(value_width, value.value.size());
+  }
+  std::string text;
+  for (const ConfigValue& value : values) {
+    absl::StrAppend(
+        &text, value.key, std::string(key_width - value.key.size() + 2, ' '),
+        value.value, std::string(value_width - value.value.size() + 2, ' '),
+        value.origin, "\n");
+  }
+  return text;
+}
+
+}  // namespace kvasir

@@ -1,0 +1,75 @@
+#ifndef KVASIR_SERVER_SERVER_CONFIG_H_
+#define KVASIR_SERVER_SERVER_CONFIG_H_
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+
+#include "engine/engine.h"
+#include "server/config_values.h"
+#include "server/log.h"
+
+namespace kvasir {
+
+// Everything kvasird can be told, checked. Plain value.
+struct ServerConfig {
+  EngineOptions engine;  // load_progress is left empty
+
+  HostPort listen;
+  HostPort metrics_listen;
+  int64_t max_message_bytes = 0;
+  int32_t stream_queue_limit = 0;  // events that wait for one slow client
+  absl::Duration drain_timeout;
+  absl::Duration stall_timeout;
+
+  LogFormat log_format = LogFormat::kText;
+  LogLevel log_level = LogLevel::kInfo;
+};
+
+// Where the configuration comes from; a test fills in its own.
+struct ConfigSources {
+  std::vector<std::string> arguments;  // without the program's name
+  std::function<std::optional<std::string>(const std::string&)> environment;
+  // Read if it exists and no other file is named.
+  std::string default_file = "/etc/kvasir/kvasird.yaml";
+  // What "60%" is of.
+  std::function<absl::StatusOr<int64_t>()> memory_limit;
+};
+
+// One setting as it was resolved, for --print-config.
+struct ConfigValue {
+  std::string key;    // in the file
+  std::string value;  // as it was written
+  std::string
+      origin;  // "flag", "environment KVASIR_...", "file ...", "default"
+};
+
+struct ParsedConfig {
+  enum class Action : uint8_t { kServe, kPrintConfig, kPrintText };
+  Action action = Action::kServe;
+  std::string text;  // kPrintText: what --help or --version show
+  ServerConfig config;
+  std::vector<ConfigValue> values;
+};
+
+// Flags over environment over file over defaults. The table of options in
+// server_config.cc is the only place that knows their names: a key
+// `section.name` is the file's `section: {name: ...}` and the environment's
+// KVASIR_SECTION_NAME.
+//
+// INVALID_ARGUMENT names the option, where its value came from, what was wanted
+// and what was found; unknown flags and keys of the file are errors. NOT_FOUND
+// for a named file that cannot be read.
+absl::StatusOr<ParsedConfig> ParseConfig(const ConfigSources& sources);
+
+// The table that --print-config shows.
+std::string FormatConfig(const std::vector<ConfigValue>& values);
+
+}  // namespace kvasir
+
+#endif  // KVASIR_SERVER_SERVER_CONFIG_H_

@@ -1,0 +1,63 @@
+#ifndef KVASIR_SERVER_SERVER_STATE_H_
+#define KVASIR_SERVER_SERVER_STATE_H_
+
+#include <atomic>
+#include <cstdint>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+
+#include "server/generation_backend.h"
+
+namespace kvasir {
+
+enum class ServerPhase : uint8_t { kLoading, kServing, kDraining };
+
+// What every call asks first: is there a model, and are new requests welcome?
+// Moves loading -> serving -> draining, or loading -> draining; never back.
+//
+// One of the server's objects that cross threads: it consists of atomics, each
+// of which is meaningful alone. Any thread. Outlives the gRPC server; so does
+// the backend.
+class ServerState {
+ public:
+  ServerState();
+
+  // The model is there. Not after BeginDrain().
+  void Serve(GenerationBackend* backend);
+  void BeginDrain();
+
+  // Whether a token could be made now; kept by Health.
+  void SetHealthy(bool healthy) { healthy_ = healthy; }
+  bool healthy() const { return healthy_; }
+
+  void SetLoadProgress(int64_t done_bytes, int64_t total_bytes);
+  int64_t load_done_bytes() const { return load_done_bytes_; }
+  int64_t load_total_bytes() const { return load_total_bytes_; }
+
+  ServerPhase phase() const { return phase_; }
+  absl::Time start_time() const { return start_time_; }
+
+  // The engine, also while draining; null while loading.
+  GenerationBackend* backend() const { return backend_; }
+
+  // The same for a call that needs it: UNAVAILABLE while loading, with how far
+  // the loading has come.
+  absl::StatusOr<GenerationBackend*> Loaded() const;
+
+  // The same for new work: UNAVAILABLE while draining, too.
+  absl::StatusOr<GenerationBackend*> Accepting() const;
+
+ private:
+  const absl::Time start_time_;
+  std::atomic<GenerationBackend*> backend_{nullptr};
+  std::atomic<ServerPhase> phase_{ServerPhase::kLoading};
+  std::atomic<bool> healthy_{false};
+  std::atomic<int64_t> load_done_bytes_{0};
+  std::atomic<int64_t> load_total_bytes_{0};
+};
+
+}  // namespace kvasir
+
+#endif  // KVASIR_SERVER_SERVER_STATE_H_

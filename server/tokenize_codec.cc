@@ -1,0 +1,106 @@
+#include "server/tokenize_codec.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/types/span.h"
+
+#include "cache/base/status_macros.h"
+#include "server/event_codec.h"
+#include "server/request_rules.h"
+
+namespace kvasir {
+namespace {
+
+absl::StatusOr<std::vector<TokenId>> EncodeInput(
+    const v1::TokenizeRequest& wire, const ServedModel& model) {
+  switch (wire.input_case()) {
+    case v1::TokenizeRequest::kText:
+      RETURN_IF_ERROR(CheckTextBytes("text", wire.text().size()));
+      return model.tokenizer->Encode(
+          wire.text(),
+          !wire.has_add_special_tokens() || wire.add_special_tokens());
+    case v1::TokenizeRequest::kChat:
+      if (wire.has_add_special_tokens()) {
+        return absl::InvalidArgumentError(
+            "add_special_tokens: wanted it absent for chat, where the format "
+            "decides, found it set");
+      }
+      if (wire.with_offsets()) {
+        return absl::InvalidArgumentError(
+            "with_offsets: wanted it with text only, found it with chat");
+      }
+      return EncodeChatPrompt(wire.chat(), model);
+    case v1::TokenizeRequest::INPUT_NOT_SET:
+      break;
+  }
+  return absl::InvalidArgumentError(
+      "input: wanted text or chat, found neither");
+}
+
+}  // namespace
+
+absl::StatusOr<v1::TokenizeResponse> AnswerTokenize(
+    const v1::TokenizeRequest& wire, const ServedModel& model) {
+  RETURN_IF_ERROR(CheckKnownFields(wire));
+  RETURN_IF_ERROR(CheckModelName(wire.model(), *model.info));
+  ASSIGN_OR_RETURN(const std::vector<TokenId> ids, EncodeInput(wire, model));
+  v1::TokenizeResponse answer;
+  answer.mutable_token_ids()->Add(ids.begin(), ids.end());
+  answer.set_token_count(Narrow(static_cast<int64_t>(ids.size())));
+  answer.set_max_context(Narrow(model.info->max_context));
+  if (!wire.with_offsets() && !wire.with_text()) return answer;
+  // Byte-level tokens cover the text without gaps, so that an offset is the sum
+  // of the lengths before it. Only BOS stands for none of it.
+  const auto end = static_cast<int64_t>(wire.text().size());
+  int64_t offset = 0;
+  for (const TokenId& id : ids) {
+    v1::Token& token = *answer.add_tokens();
+    token.set_id(static_cast<uint32_t>(id));
+    if (wire.with_text()) {
+      token.set_text(
+          DecodeText(*model.tokenizer, absl::MakeConstSpan(&id, 1), false));
+    }
+    if (!wire.with_offsets()) continue;
+    token.set_start(Narrow(offset));
+    if (!model.tokenizer->IsControl(id)) {
+      offset += static_cast<int64_t>(model.tokenizer->TokenBytes(id).size());
+      offset = std::min(offset, end);
+    }
+    token.set_end(Narrow(offset));
+  }
+  return answer;
+}
+
+absl::StatusOr<v1::DetokenizeResponse> AnswerDetokenize(
+    const v1::DetokenizeRequest& wire, const ServedModel& model) {
+  RETURN_IF_ERROR(CheckModelName(wire.model(), *model.info));
+  if (wire.token_ids_size() > kMaxDetokenizeIds) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("token_ids: wanted at most ", kMaxDetokenizeIds,
+                     " ids, found ", wire.token_ids_size()));
+  }
+  const int32_t size = model.tokenizer->size();
+  std::vector<TokenId> ids;
+  ids.reserve(static_cast<size_t>(wire.token_ids_size()));
+  for (int i = 0; i < wire.token_ids_size(); ++i) {
+    const uint32_t id = wire.token_ids(i);
+    if (id >= static_cast<uint32_t>(size)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("token_ids[", i, "]: wanted a token id in [0, ", size,
+                       "), found ", id));
+    }
+    ids.push_back(static_cast<TokenId>(id));
+  }
+  v1::DetokenizeResponse answer;
+  answer.set_text(
+      DecodeText(*model.tokenizer, ids, wire.skip_special_tokens()));
+  return answer;
+}
+
+}  // namespace kvasir
