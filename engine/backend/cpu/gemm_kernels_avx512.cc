@@ -157,8 +157,7 @@ const GemmKernels* Avx512VnniGemmKernels() {
       __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
       __builtin_cpu_supports("avx512dq") &&
       __builtin_cpu_supports("avx512vl") &&
-      __builtin_cpu_supports("avx512vnni") && __builtin_cpu_supports("f16c") &&
-      __builtin_cpu_supports("fma");
+      __builtin_cpu_supports("avx512vnni") && __builtin_cpu_supports("fma");
   return kUsable ? &kKernels : nullptr;
 }
 
