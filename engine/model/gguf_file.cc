@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <cstdint>
 #include <cstring>
+#include <iterator>
 #include <memory>
 #include <string>
 #include <utility>
@@ -32,7 +33,8 @@ class MappedFile {
  public:
   static absl::StatusOr<std::unique_ptr<MappedFile>> Open(
       const std::string& path) {
-    const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+    // Without O_NONBLOCK, opening a named pipe would wait for a writer.
+    const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0) {
       const std::string why = std::strerror(errno);
       return errno == ENOENT
@@ -78,6 +80,23 @@ class MappedFile {
   size_t size_;
 };
 
+// What a value is, for errors; in the order of GgufValue's alternatives.
+const char* TypeName(const GgufValue& value) {
+  constexpr const char* kNames[] = {
+      "a bool",
+      "an integer",
+      "an integer of 2^63 or more",
+      "a float",
+      "a string",
+      "an array of bools",
+      "an array of integers",
+      "an array of floats",
+      "an array of strings",
+  };
+  static_assert(std::size(kNames) == std::variant_size_v<GgufValue>);
+  return kNames[value.index()];
+}
+
 std::string Sha256Hex(absl::Span<const uint8_t> bytes) {
   unsigned char digest[EVP_MAX_MD_SIZE];
   unsigned int length = 0;
@@ -114,9 +133,9 @@ struct GgufFile::Impl {
     }
     const T* value = std::get_if<T>(&found->second);
     if (value == nullptr) {
-      return absl::InvalidArgumentError(absl::StrCat(path, ": metadata key ",
-                                                     key, ": wanted ", wanted,
-                                                     ", found another type"));
+      return absl::InvalidArgumentError(
+          absl::StrCat(path, ": metadata key ", key, ": wanted ", wanted,
+                       ", found ", TypeName(found->second)));
     }
     return value;
   }

@@ -186,40 +186,62 @@ absl::StatusOr<int64_t> ReadAlignment(const GgufContents& contents) {
   return *value;
 }
 
+std::string TensorField(const TensorRecord& record) {
+  return absl::StrCat("tensor ", absl::CHexEscape(record.tensor.name));
+}
+
+// Where a tensor's data ends, counted from the start of the file.
+absl::StatusOr<int64_t> TensorEnd(const TensorRecord& record,
+                                  int64_t data_start) {
+  int64_t end = 0;
+  if (record.offset >
+          static_cast<uint64_t>(std::numeric_limits<int64_t>::max()) ||
+      __builtin_add_overflow(static_cast<int64_t>(record.offset),
+                             record.tensor.bytes, &end) ||
+      __builtin_add_overflow(end, data_start, &end)) {
+    return absl::InvalidArgumentError(absl::StrCat(TensorField(record),
+                                                   ": offset ", record.offset,
+                                                   " is beyond any file"));
+  }
+  return end;
+}
+
+// The last tensor in the file's order tells how large the file must be, which
+// says more about a cut file than the first tensor that is missing.
+absl::Status CheckFileSize(absl::Span<const uint8_t> bytes, int64_t data_start,
+                           const std::vector<TensorRecord>& records) {
+  int64_t wanted = 0;
+  const TensorRecord* last = nullptr;
+  for (const TensorRecord& record : records) {
+    ASSIGN_OR_RETURN(const int64_t end, TensorEnd(record, data_start));
+    if (end > wanted) {
+      wanted = end;
+      last = &record;
+    }
+  }
+  if (wanted <= static_cast<int64_t>(bytes.size())) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      TensorField(*last), " ends at byte ", wanted,
+      ": wanted a file of at least that size, found ", bytes.size(), " bytes"));
+}
+
 // Checks that every tensor lies in the file and apart from the others, and
 // points it at its data.
 absl::Status PlaceTensors(absl::Span<const uint8_t> bytes, int64_t data_start,
                           std::vector<TensorRecord>& records) {
+  RETURN_IF_ERROR(CheckFileSize(bytes, data_start, records));
   std::vector<TensorRecord*> order;
   for (TensorRecord& record : records) order.push_back(&record);
   std::sort(order.begin(), order.end(),
             [](auto* a, auto* b) { return a->offset < b->offset; });
-  const auto size = static_cast<int64_t>(bytes.size());
   const TensorRecord* previous = nullptr;
   for (TensorRecord* record : order) {
-    GgufTensor& tensor = record->tensor;
-    int64_t end = 0;
-    if (record->offset >
-            static_cast<uint64_t>(std::numeric_limits<int64_t>::max()) ||
-        __builtin_add_overflow(static_cast<int64_t>(record->offset),
-                               tensor.bytes, &end) ||
-        __builtin_add_overflow(end, data_start, &end)) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("tensor ", absl::CHexEscape(tensor.name), ": offset ",
-                       record->offset, " is beyond any file"));
-    }
-    if (end > size) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "tensor ", absl::CHexEscape(tensor.name), " ends at byte ", end,
-          ": wanted a file of at least that size, found ", size, " bytes"));
-    }
     if (previous != nullptr &&
         record->offset < previous->offset + previous->tensor.bytes) {
       return absl::InvalidArgumentError(absl::StrCat(
-          "tensor ", absl::CHexEscape(tensor.name), " overlaps tensor ",
-          absl::CHexEscape(previous->tensor.name)));
+          TensorField(*record), " overlaps ", TensorField(*previous)));
     }
-    tensor.data = bytes.data() + data_start + record->offset;
+    record->tensor.data = bytes.data() + data_start + record->offset;
     previous = record;
   }
   return absl::OkStatus();

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <bit>
 #include <cstdint>
 #include <limits>
@@ -14,6 +15,13 @@
 
 namespace kvasir {
 namespace {
+
+// Far beyond any vocabulary, template or embedded tokenizer; without them the
+// data of a large file could be read as one text or array and copied.
+constexpr uint64_t kMaxTextBytes = uint64_t{1} << 26;
+constexpr uint64_t kMaxArrayElements = uint64_t{1} << 24;
+// What an array takes before its elements are seen to be there.
+constexpr uint64_t kFirstReserved = 4096;
 
 // Numbers of the metadata types in the file.
 enum ValueType : uint64_t {
@@ -86,7 +94,7 @@ absl::Status UnknownType(const std::string& field, uint64_t type) {
 template <typename Element, typename Read>
 absl::StatusOr<GgufValue> ReadElements(uint64_t count, Read read) {
   std::vector<Element> elements;
-  elements.reserve(count);
+  elements.reserve(std::min(count, kFirstReserved));
   for (uint64_t i = 0; i < count; ++i) {
     ASSIGN_OR_RETURN(Element element, read());
     elements.push_back(std::move(element));
@@ -105,6 +113,11 @@ absl::StatusOr<GgufValue> ReadArray(ByteReader& reader,
   if (type >= kValueTypeCount) return UnknownType(field, type);
   ASSIGN_OR_RETURN(const uint64_t count,
                    reader.Unsigned(8, absl::StrCat(field, " (length)")));
+  if (count > kMaxArrayElements) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(field, ": wanted an array of at most ", kMaxArrayElements,
+                     " elements, found ", count));
+  }
   if (count > reader.remaining() / kValueBytes[type]) {
     return absl::InvalidArgumentError(
         absl::StrCat(field, ": an array of ", count, " elements wanted, ",
@@ -113,7 +126,7 @@ absl::StatusOr<GgufValue> ReadArray(ByteReader& reader,
   switch (type) {
     case kString:
       return ReadElements<std::string>(
-          count, [&] { return reader.Text(reader.remaining(), field); });
+          count, [&] { return reader.Text(kMaxTextBytes, field); });
     case kBool:
       return ReadElements<bool>(count, [&] { return ReadBool(reader, field); });
     case kFloat32:
@@ -134,8 +147,7 @@ absl::StatusOr<GgufValue> ParseGgufValue(ByteReader& reader, uint64_t type,
     case kArray:
       return ReadArray(reader, field);
     case kString: {
-      ASSIGN_OR_RETURN(std::string text,
-                       reader.Text(reader.remaining(), field));
+      ASSIGN_OR_RETURN(std::string text, reader.Text(kMaxTextBytes, field));
       return GgufValue(std::move(text));
     }
     case kBool: {
