@@ -4,12 +4,14 @@
 #include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <limits>
 #include <map>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 
 #include "cache/base/status_macros.h"
@@ -29,11 +31,22 @@ constexpr int64_t kMaxVocab = int64_t{1} << 24;
 // Kernels load a head's dimensions eight at a time.
 constexpr int64_t kHeadDimMultiple = 8;
 
-// Keys whose effect on the numbers is not built: a file that sets one would
-// give wrong answers if it were let through.
-constexpr const char* kUnsupportedKeys[] = {
-    "embedding_scale", "residual_scale", "logit_scale",
-    "attn_logit_softcapping", "final_logit_softcapping"};
+// Keys whose effect on the numbers is not built, with the value that has none:
+// a file that sets another would give wrong answers if it were let through.
+struct UnsupportedKey {
+  const char* name;
+  double neutral;
+};
+constexpr UnsupportedKey kUnsupportedKeys[] = {
+    {"embedding_scale", 1},
+    {"residual_scale", 1},
+    {"logit_scale", 1},
+    {"attn_logit_softcapping", 0},
+    {"final_logit_softcapping", 0},
+    {"attention.temperature_scale", 0},
+    {"rope.scaling.alpha", 0},
+    {"rope.scaling.yarn_log_multiplier", 0},
+};
 
 absl::Status ReadShape(const ModelKeys& keys, ModelConfig& config) {
   ASSIGN_OR_RETURN(config.layer_count, keys.Int("block_count", 1, kMaxLayers));
@@ -75,11 +88,12 @@ absl::Status ReadAttention(const ModelKeys& keys, ModelConfig& config) {
   ASSIGN_OR_RETURN(const double epsilon,
                    keys.Float("attention.layer_norm_rms_epsilon", 0, 1));
   config.norm_epsilon = static_cast<float>(epsilon);
-  ASSIGN_OR_RETURN(
-      const double scale,
-      keys.FloatOr("attention.scale", 0, 1e6,
-                   1 / std::sqrt(static_cast<double>(config.head_dim))));
-  config.attention_scale = static_cast<float>(scale);
+  const double usual_scale =
+      1 / std::sqrt(static_cast<double>(config.head_dim));
+  ASSIGN_OR_RETURN(const double scale,
+                   keys.FloatOr("attention.scale", 0, 1e6, usual_scale));
+  // Converters write 0 for unset.
+  config.attention_scale = static_cast<float>(scale > 0 ? scale : usual_scale);
   // A window as wide as the context changes nothing; a narrower one would.
   ASSIGN_OR_RETURN(const int32_t window,
                    keys.IntOr("attention.sliding_window", 0, kMaxContext, 0));
@@ -117,15 +131,22 @@ absl::Status ReadRope(const GgufFile& file, const ModelKeys& keys,
     return keys.Invalid("rope.dimension_count", "an even number",
                         absl::StrCat(rotated));
   }
-  ASSIGN_OR_RETURN(scaling.type, keys.StringOr("rope.scaling.type", "none"));
+  ASSIGN_OR_RETURN(scaling.type,
+                   keys.StringOr("rope.scaling.type", scaling.type));
   ASSIGN_OR_RETURN(scaling.base,
                    keys.FloatOr("rope.freq_base", 0, kLarge, scaling.base));
+  // The key's name before YaRN, then its name today.
   ASSIGN_OR_RETURN(scaling.factor,
-                   keys.FloatOr("rope.scaling.factor", 0, kLarge, 1));
+                   keys.FloatOr("rope.scale_linear", 0, kLarge, 1));
+  ASSIGN_OR_RETURN(scaling.factor, keys.FloatOr("rope.scaling.factor", 0,
+                                                kLarge, scaling.factor));
   if (scaling.factor == 0) scaling.factor = 1;  // converters write 0 for unset
   ASSIGN_OR_RETURN(scaling.original_context,
                    keys.IntOr("rope.scaling.original_context_length", 0,
                               kMaxContext, config.max_context));
+  if (scaling.original_context == 0) {
+    scaling.original_context = config.max_context;
+  }
   ASSIGN_OR_RETURN(scaling.attention_factor,
                    keys.FloatOr("rope.scaling.attn_factor", 0, kLarge, 1));
   ASSIGN_OR_RETURN(scaling.extrapolation,
@@ -178,11 +199,38 @@ std::string Quantization(const GgufFile& file) {
   return most == bytes.end() ? "none" : std::string(DTypeName(most->first));
 }
 
+// One file of several holds a part of the tensors; an adapter or a projector
+// holds others.
+absl::Status RefusePartialModel(const GgufFile& file) {
+  if (file.Has("split.count")) {
+    ASSIGN_OR_RETURN(const int64_t parts, file.GetInt("split.count"));
+    if (parts > 1) {
+      return absl::UnimplementedError(absl::StrCat(
+          "split.count: ", parts, " found, models in one file are supported"));
+    }
+  }
+  if (file.Has("general.type")) {
+    ASSIGN_OR_RETURN(const std::string type, file.GetString("general.type"));
+    if (type != "model") {
+      return absl::UnimplementedError(
+          absl::StrCat("general.type: \"", absl::CHexEscape(type),
+                       "\" found, \"model\" is supported"));
+    }
+  }
+  return absl::OkStatus();
+}
+
 absl::Status RefuseUnsupported(const GgufFile& file, const ModelKeys& keys) {
-  for (const char* key : kUnsupportedKeys) {
-    if (!file.Has(keys.Name(key))) continue;
-    return absl::UnimplementedError(
-        absl::StrCat(keys.Name(key), " is set, which is not supported"));
+  RETURN_IF_ERROR(RefusePartialModel(file));
+  for (const UnsupportedKey& key : kUnsupportedKeys) {
+    ASSIGN_OR_RETURN(
+        const double value,
+        keys.FloatOr(key.name, std::numeric_limits<float>::lowest(),
+                     std::numeric_limits<float>::max(), key.neutral));
+    if (value == key.neutral) continue;
+    return absl::UnimplementedError(absl::StrCat(keys.Name(key.name), ": ",
+                                                 value, " found, only ",
+                                                 key.neutral, " is supported"));
   }
   ASSIGN_OR_RETURN(const int32_t experts,
                    keys.IntOr("expert_count", 0, kMaxHeads, 0));
@@ -200,9 +248,9 @@ absl::StatusOr<ModelConfig> ReadModelConfig(const GgufFile& file) {
   ModelConfig config;
   ASSIGN_OR_RETURN(config.architecture, file.GetString("general.architecture"));
   if (config.architecture != "llama" && config.architecture != "qwen2") {
-    return absl::UnimplementedError(
-        absl::StrCat("general.architecture: \"", config.architecture,
-                     "\" found, llama and qwen2 are supported"));
+    return absl::UnimplementedError(absl::StrCat(
+        "general.architecture: \"", absl::CHexEscape(config.architecture),
+        "\" found, llama and qwen2 are supported"));
   }
   const ModelKeys keys(&file, config.architecture);
   if (absl::StatusOr<std::string> name = file.GetString("general.name");

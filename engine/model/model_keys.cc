@@ -5,6 +5,7 @@
 #include <limits>
 #include <string>
 
+#include "absl/strings/escaping.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 
@@ -96,9 +97,9 @@ absl::StatusOr<std::string> ModelKeys::StringOr(
 absl::Status RefuseUnknownTensors(const GgufFile& file, int32_t layer_count) {
   for (const GgufTensor& tensor : file.tensors()) {
     if (IsKnownTensor(tensor.name, layer_count)) continue;
-    return absl::UnimplementedError(
-        absl::StrCat("tensor ", tensor.name, " is no part of a model of ",
-                     layer_count, " layers as this architecture is supported"));
+    return absl::UnimplementedError(absl::StrCat(
+        "tensor ", absl::CHexEscape(tensor.name), " is no part of a model of ",
+        layer_count, " layers as this architecture is supported"));
   }
   return absl::OkStatus();
 }

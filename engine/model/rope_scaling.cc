@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 
 #include "cache/base/status_macros.h"
@@ -49,28 +50,35 @@ class YarnBlend {
   double weight_;
 };
 
+absl::Status CheckPositive(const char* field, double value) {
+  if (value > 0 && std::isfinite(value)) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(field, ": wanted a positive number, found ", value));
+}
+
+absl::Status CheckYarn(const RopeScaling& scaling) {
+  RETURN_IF_ERROR(CheckPositive("rope.scaling.original_context_length",
+                                static_cast<double>(scaling.original_context)));
+  RETURN_IF_ERROR(
+      CheckPositive("rope.scaling.yarn_beta_fast", scaling.beta_fast));
+  return CheckPositive("rope.scaling.yarn_beta_slow", scaling.beta_slow);
+}
+
 absl::Status Check(const RopeScaling& scaling, int32_t pairs) {
   if (scaling.type != "none" && scaling.type != "linear" &&
       scaling.type != "yarn") {
     return absl::UnimplementedError(
-        absl::StrCat("rope.scaling.type: \"", scaling.type,
+        absl::StrCat("rope.scaling.type: \"", absl::CHexEscape(scaling.type),
                      "\" found, none, linear and yarn are supported"));
   }
   if (!(scaling.base > 1) || !std::isfinite(scaling.base)) {
     return absl::InvalidArgumentError(absl::StrCat(
         "rope.freq_base: wanted a number above 1, found ", scaling.base));
   }
-  if (!(scaling.factor > 0) || !std::isfinite(scaling.factor)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("rope.scaling.factor: wanted a positive number, found ",
-                     scaling.factor));
-  }
-  if (scaling.type == "yarn" && scaling.original_context <= 0) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("rope.scaling.original_context_length: wanted a positive "
-                     "number for yarn, found ",
-                     scaling.original_context));
-  }
+  RETURN_IF_ERROR(CheckPositive("rope.scaling.factor", scaling.factor));
+  RETURN_IF_ERROR(
+      CheckPositive("rope.scaling.attn_factor", scaling.attention_factor));
+  if (scaling.type == "yarn") RETURN_IF_ERROR(CheckYarn(scaling));
   if (!scaling.divisors.empty() &&
       scaling.divisors.size() != static_cast<size_t>(pairs)) {
     return absl::InvalidArgumentError(
@@ -78,10 +86,7 @@ absl::Status Check(const RopeScaling& scaling, int32_t pairs) {
                      " values, found ", scaling.divisors.size()));
   }
   for (const float divisor : scaling.divisors) {
-    if (!(divisor > 0) || !std::isfinite(divisor)) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "tensor rope_freqs.weight: wanted positive values, found ", divisor));
-    }
+    RETURN_IF_ERROR(CheckPositive("tensor rope_freqs.weight", divisor));
   }
   return absl::OkStatus();
 }
@@ -98,11 +103,11 @@ absl::StatusOr<RopeConfig> ResolveRope(const RopeScaling& scaling,
   rope.rotated_dim = rotated_dim;
   const bool yarn = scaling.type == "yarn";
   const double factor = scaling.type == "none" ? 1 : scaling.factor;
-  if (yarn) {
-    rope.magnitude = static_cast<float>(
-        scaling.attention_factor *
-        (1 + kYarnMagnitudeSlope * std::log(scaling.factor)));
+  double magnitude = scaling.attention_factor;
+  if (yarn && scaling.extrapolation > 0 && scaling.factor > 1) {
+    magnitude *= 1 + kYarnMagnitudeSlope * std::log(scaling.factor);
   }
+  rope.magnitude = static_cast<float>(magnitude);
   const YarnBlend blend(scaling, rotated_dim);
   for (int32_t pair = 0; pair < pairs; ++pair) {
     double own = std::pow(scaling.base, -2.0 * pair / rotated_dim);

@@ -14,11 +14,13 @@ namespace kvasir {
 // How a model file says that rotary frequencies are to be changed for contexts
 // longer than the base model's. Plain value.
 struct RopeScaling {
-  std::string type = "none";     // "none", "linear", "yarn"
+  // "none", "linear", "yarn". A file that names a factor and no type means
+  // linear; with a factor of 1 that is none.
+  std::string type = "linear";
   double base = 10000;           // of the unscaled frequencies
   double factor = 1;             // how much longer contexts get
   int64_t original_context = 0;  // yarn: context of the base model
-  double attention_factor = 1;   // yarn: multiplies the magnitude
+  double attention_factor = 1;   // the magnitude, before yarn raises it
   double extrapolation = 1;      // yarn: weight of the unscaled frequencies
   double beta_fast = 32;         // yarn: turns above which nothing changes
   double beta_slow = 1;          // yarn: turns below which all is scaled
@@ -31,7 +33,8 @@ struct RopeScaling {
 // interpolation). "yarn" divides the slow ones, keeps the fast ones and blends
 // in between, and raises the magnitude by 0.1 ln(factor) (Peng et al. 2023,
 // "YaRN", sections 3.2 to 3.4; the blend's bounds rounded outwards as the
-// published code does). Llama 3's scaling comes as divisors that the
+// published code does, the magnitude kept where nothing is blended as llama.cpp
+// does). Llama 3's scaling comes as divisors that the
 // converter put into the file.
 //
 // UNIMPLEMENTED for another type; INVALID_ARGUMENT for a factor that is not

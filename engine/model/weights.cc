@@ -7,8 +7,10 @@
 #include <utility>
 #include <vector>
 
+#include "absl/container/flat_hash_set.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 
 #include "cache/base/status_macros.h"
@@ -23,7 +25,12 @@ class Loader {
  public:
   Loader(const GgufFile& file, Backend& backend, Progress progress)
       : file_(file), backend_(backend), progress_(progress) {
-    for (const GgufTensor& tensor : file.tensors()) total_ += tensor.bytes;
+    for (const GgufTensor& tensor : file.tensors()) {
+      // Belongs to the configuration, which has read it.
+      if (tensor.name == "rope_freqs.weight") continue;
+      unused_.insert(&tensor);
+      total_ += tensor.bytes;
+    }
   }
 
   absl::StatusOr<std::unique_ptr<Weight>> Matrix(const std::string& name,
@@ -49,6 +56,18 @@ class Loader {
     std::memcpy(values.data(), tensor->data, size * sizeof(float));
     RETURN_IF_ERROR(Report(*tensor));
     return values;
+  }
+
+  // A bias in one layer and not in the others, say: leaving it out silently
+  // would give wrong answers.
+  absl::Status CheckAllUsed() const {
+    for (const GgufTensor& tensor : file_.tensors()) {
+      if (!unused_.contains(&tensor)) continue;
+      return absl::UnimplementedError(absl::StrCat(
+          "tensor ", absl::CHexEscape(tensor.name),
+          " has no place in a model whose first layer has no such tensor"));
+    }
+    return absl::OkStatus();
   }
 
  private:
@@ -82,6 +101,7 @@ class Loader {
   }
 
   absl::Status Report(const GgufTensor& tensor) {
+    unused_.erase(&tensor);
     done_ += tensor.bytes;
     if (!progress_(done_, total_)) {
       return absl::CancelledError("loading the weights was abandoned");
@@ -92,6 +112,7 @@ class Loader {
   const GgufFile& file_;
   Backend& backend_;
   Progress progress_;
+  absl::flat_hash_set<const GgufTensor*> unused_;
   int64_t done_ = 0;
   int64_t total_ = 0;
 };
@@ -186,6 +207,7 @@ absl::StatusOr<Weights> LoadWeights(const GgufFile& file,
         weights.separate_output,
         loader.Matrix("output.weight", config.vocab_size, config.hidden_dim));
   }
+  RETURN_IF_ERROR(loader.CheckAllUsed());
   return weights;
 }
 

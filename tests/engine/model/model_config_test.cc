@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstdint>
 #include <functional>
+#include <ostream>
 #include <string>
 #include <vector>
 
@@ -65,6 +66,7 @@ struct BadConfig {
   absl::StatusCode code;
   const char* named;
 };
+void PrintTo(const BadConfig& bad, std::ostream* out) { *out << bad.name; }
 class ModelConfigRefuses : public testing::TestWithParam<BadConfig> {};
 
 constexpr auto kInvalid = absl::StatusCode::kInvalidArgument;
@@ -109,6 +111,15 @@ const BadConfig kBadConfigs[] = {
      kUnimplemented, "llama.expert_count"},
     {"LogitScale", [](auto& w) { w.SetFloat("llama.logit_scale", 0.5f); },
      kUnimplemented, "llama.logit_scale"},
+    {"LogYarn",
+     [](auto& w) {
+       w.SetFloat("llama.rope.scaling.yarn_log_multiplier", 0.1f);
+     },
+     kUnimplemented, "llama.rope.scaling.yarn_log_multiplier"},
+    {"OneFileOfMany", [](auto& w) { w.SetInt("split.count", 3); },
+     kUnimplemented, "split.count"},
+    {"Adapter", [](auto& w) { w.SetString("general.type", "adapter"); },
+     kUnimplemented, "adapter"},
     {"UnknownTensor",
      [](auto& w) {
        const std::vector<float> values(16, 1.0f);
@@ -135,7 +146,34 @@ INSTANTIATE_TEST_SUITE_P(All, ModelConfigRefuses,
                          testing::ValuesIn(kBadConfigs),
                          [](const auto& info) { return info.param.name; });
 
-TEST(RopeScaling, LinearDividesEveryFrequency) {
+// Converters write some keys with the value that means nothing.
+TEST(ModelConfig, NeutralValuesAreNoFeatures) {
+  GgufWriter writer = MakeTinyModel();
+  writer.SetFloat("llama.logit_scale", 1);
+  writer.SetFloat("llama.attn_logit_softcapping", 0);
+  writer.SetFloat("llama.attention.scale", 0);
+  writer.SetInt("llama.attention.sliding_window", 0);
+  writer.SetInt("llama.expert_count", 0);
+  writer.SetInt("split.count", 1);
+  writer.SetString("general.type", "model");
+  auto config = Read(writer);
+  ASSERT_TRUE(config.ok()) << config.status();
+  EXPECT_FLOAT_EQ(config->attention_scale, 0.25f);
+}
+
+TEST(ModelConfigRope, OldNameOfTheFactorIsRead) {
+  GgufWriter writer = MakeTinyModel();
+  writer.SetFloat("llama.rope.scale_linear", 2);
+  auto config = Read(writer);
+  ASSERT_TRUE(config.ok()) << config.status();
+  EXPECT_FLOAT_EQ(config->rope.inverse_frequencies[0], 0.5f);
+  writer.SetFloat("llama.rope.scaling.factor", 4);
+  config = Read(writer);
+  ASSERT_TRUE(config.ok()) << config.status();
+  EXPECT_FLOAT_EQ(config->rope.inverse_frequencies[0], 0.25f);
+}
+
+TEST(ModelConfigRope, LinearDividesEveryFrequency) {
   GgufWriter writer = MakeTinyModel();
   auto plain = Read(writer);
   writer.SetString("llama.rope.scaling.type", "linear");
@@ -150,7 +188,7 @@ TEST(RopeScaling, LinearDividesEveryFrequency) {
 }
 
 // Llama 3's scaling comes as a tensor of divisors.
-TEST(RopeScaling, DivisorsComeFromTheirTensor) {
+TEST(ModelConfigRope, DivisorsComeFromTheirTensor) {
   GgufWriter writer = MakeTinyModel();
   auto plain = Read(writer);
   const std::vector<float> divisors = {1, 1, 1, 2, 4, 8, 32, 32};
@@ -169,7 +207,7 @@ TEST(RopeScaling, DivisorsComeFromTheirTensor) {
 
 // YaRN at both ends of its blend: fast pairs keep their frequency, slow ones
 // are divided by the factor, and the magnitude grows with its logarithm.
-TEST(RopeScaling, YarnKeepsFastAndDividesSlowPairs) {
+TEST(ModelConfigRope, YarnKeepsFastAndDividesSlowPairs) {
   GgufWriter writer = MakeTinyModel();
   writer.SetFloat("llama.rope.freq_base", 10000);
   auto plain = Read(writer);
