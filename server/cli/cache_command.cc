@@ -1,0 +1,149 @@
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "absl/synchronization/notification.h"
+#include "absl/time/time.h"
+
+#include "server/cli/cache_report.h"
+#include "server/cli/commands.h"
+#include "server/cli/format.h"
+#include "server/cli/generation.h"
+#include "server/cli/interrupt.h"
+#include "server/config_values.h"
+#include "server/text.h"
+
+namespace kvasir::cli {
+namespace {
+
+constexpr int kLinesPerHeader = 20;
+
+struct StatsOptions {
+  std::string model;
+  bool watch = false;
+  std::string interval = "1s";
+};
+
+grpc::Status ReadStats(Client& client, const StatsOptions& options,
+                       v1::CacheStats& stats) {
+  grpc::ClientContext context;
+  client.SetDeadline(context, kQuickCall);
+  v1::GetCacheStatsRequest request;
+  request.set_model(options.model);
+  v1::GetCacheStatsResponse answer;
+  const grpc::Status status =
+      client.admin().GetCacheStats(&context, request, &answer);
+  stats = answer.stats();
+  return status;
+}
+
+// A line per interval until Ctrl-C.
+int Watch(Client& client, const StatsOptions& options, absl::Duration interval,
+          const Globals& globals) {
+  absl::Notification stop;
+  const OnInterrupt end([&stop] {
+    if (!stop.HasBeenNotified()) stop.Notify();
+  });
+  CacheWatch watch;
+  for (int64_t line = 0;; ++line) {
+    v1::CacheStats stats;
+    const grpc::Status status = ReadStats(client, options, stats);
+    if (!status.ok()) return client.Report(status);
+    if (globals.json) {
+      PrintJson(stats, true);
+    } else {
+      if (line % kLinesPerHeader == 0) WriteText(CacheWatch::Header());
+      WriteText(watch.Line(stats));
+    }
+    if (stop.WaitForNotificationWithTimeout(interval)) return kExitOk;
+  }
+}
+
+int Stats(const StatsOptions& options, const Globals& globals) {
+  const absl::StatusOr<absl::Duration> interval =
+      ParseDuration(options.interval);
+  if (!interval.ok() || *interval < absl::Milliseconds(100)) {
+    Complain("--interval: wanted a time of at least 100ms, found \"" +
+             options.interval + "\"");
+    return kExitUsage;
+  }
+  Client client(globals);
+  if (!client.Connect()) return kExitConnect;
+  if (options.watch) return Watch(client, options, *interval, globals);
+  v1::CacheStats stats;
+  const grpc::Status status = ReadStats(client, options, stats);
+  if (!status.ok()) return client.Report(status);
+  if (globals.json) {
+    PrintJson(stats, false);
+  } else {
+    WriteText(RenderCacheStats(stats, StdoutIsTerminal()));
+  }
+  return kExitOk;
+}
+
+int Flush(const std::string& wait, const Globals& globals) {
+  v1::FlushCacheRequest request;
+  request.set_scope(v1::FLUSH_SCOPE_ALL);
+  absl::Duration patience = kQuickCall;
+  if (!wait.empty()) {
+    const absl::StatusOr<absl::Duration> time = ParseDuration(wait);
+    if (!time.ok()) {
+      Complain("--wait: " + std::string(time.status().message()));
+      return kExitUsage;
+    }
+    patience += *time;
+    const int64_t nanos = absl::ToInt64Nanoseconds(*time);
+    request.mutable_wait()->set_seconds(nanos / 1000000000);
+    request.mutable_wait()->set_nanos(static_cast<int32_t>(nanos % 1000000000));
+  }
+  Client client(globals);
+  if (!client.Connect()) return kExitConnect;
+  grpc::ClientContext context;
+  client.SetDeadline(context, patience);
+  v1::FlushCacheResponse answer;
+  const grpc::Status status =
+      client.admin().FlushCache(&context, request, &answer);
+  if (!status.ok()) return client.Report(status);
+  if (globals.json) {
+    PrintJson(answer, false);
+  } else {
+    WriteText(absl::StrCat("flushed ", Plural(answer.freed_blocks(), "block"),
+                           ", ", FormatBytes(answer.freed_bytes()), "\n"));
+  }
+  return kExitOk;
+}
+
+}  // namespace
+
+void AddCacheCommands(CLI::App& app, Action& action) {
+  CLI::App* cache = app.add_subcommand("cache", "Look at the KV cache");
+  cache->require_subcommand(1);
+  auto options = std::make_shared<StatsOptions>();
+  CLI::App* stats = cache->add_subcommand("stats", "What it holds");
+  stats->add_option("--model", options->model,
+                    "Model to ask; default: the only one");
+  stats->add_flag("--watch", options->watch, "A line per interval");
+  stats
+      ->add_option("--interval", options->interval,
+                   "Time between lines of --watch")
+      ->capture_default_str();
+  stats->callback([options, &action] {
+    action = [options](const Globals& globals) {
+      return Stats(*options, globals);
+    };
+  });
+  auto wait = std::make_shared<std::string>();
+  CLI::App* flush =
+      cache->add_subcommand("flush", "Drop what no request holds");
+  flush
+      ->add_option("--wait", *wait,
+                   "First let running requests end, so long at the most")
+      ->type_name("TIME");
+  flush->callback([wait, &action] {
+    action = [wait](const Globals& globals) { return Flush(*wait, globals); };
+  });
+}
+
+}  // namespace kvasir::cli

@@ -1,0 +1,73 @@
+#include "CLI/CLI.hpp"
+
+#include <cstdio>
+#include <string>
+#include <vector>
+
+#include "server/cli/commands.h"
+#include "server/config_values.h"
+
+namespace kvasir::cli {
+namespace {
+
+constexpr const char* kFooter =
+    "Exit codes: 0 success, 1 usage, 2 no connection, 64 plus the gRPC code "
+    "for an error of the call.\n"
+    "kvasir COMMAND --help tells more.";
+
+void AddGlobals(CLI::App& app, Globals& globals, std::string& timeout,
+                std::string& output) {
+  app.add_option("--addr", globals.address, "Server to call")
+      ->envname("KVASIR_ADDR")
+      ->type_name("HOST:PORT")
+      ->capture_default_str();
+  app.add_option("--timeout", timeout, "Longest time of a call, such as 30s")
+      ->type_name("TIME");
+  app.add_option("-o,--output", output, "How answers look: table or json")
+      ->check(CLI::IsMember({"table", "json"}))
+      ->type_name("FORMAT")
+      ->capture_default_str();
+  auto* quiet = app.add_flag("-q,--quiet", globals.quiet,
+                             "No notes on stderr, only errors");
+  app.add_flag("-v,--verbose", globals.verbose, "More notes on stderr")
+      ->excludes(quiet);
+}
+
+}  // namespace
+
+int RunCli(const std::vector<std::string>& arguments) {
+  CLI::App app("kvasir talks to a kvasird.", "kvasir");
+  app.require_subcommand(1);
+  app.fallthrough();
+  app.footer(kFooter);
+  app.set_version_flag("--version", "kvasir " KVASIR_VERSION);
+  Globals globals;
+  std::string timeout;
+  std::string output = "table";
+  AddGlobals(app, globals, timeout, output);
+  Action action;
+  AddGenerateCommand(app, action);
+  AddChatCommand(app, action);
+  AddTokenizeCommands(app, action);
+  AddModelCommands(app, action);
+  AddCacheCommands(app, action);
+  AddHealthCommands(app, action);
+  // CLI11 takes its arguments from the back and reports by exception.
+  try {
+    app.parse(std::vector<std::string>(arguments.rbegin(), arguments.rend()));
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? kExitOk : kExitUsage;
+  }
+  globals.json = output == "json";
+  if (!timeout.empty()) {
+    const absl::StatusOr<absl::Duration> time = ParseDuration(timeout);
+    if (!time.ok()) {
+      Complain("--timeout: " + std::string(time.status().message()));
+      return kExitUsage;
+    }
+    globals.timeout = *time;
+  }
+  return action(globals);
+}
+
+}  // namespace kvasir::cli
