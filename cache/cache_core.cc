@@ -63,6 +63,30 @@ absl::StatusOr<std::unique_ptr<LeaseState>> CacheCore::OpenLease(
   return lease;
 }
 
+int64_t CacheCore::CountSharedBlocks(const LeaseRequest& request) {
+  if (!options_.prefix_caching || !request.read_cache ||
+      !versions_.CheckServing(request.version).ok()) {
+    return 0;
+  }
+  BlockIdentity identity;
+  identity.scope = std::make_shared<const BlockScope>(
+      BlockScope{.fingerprint = versions_.At(request.version).fingerprint,
+                 .salt = std::string(request.salt)});
+  const BlockKey* parent_key = nullptr;
+  int64_t count = 0;
+  const int64_t known = static_cast<int64_t>(request.tokens.size());
+  for (; (count + 1) * block_tokens_ < known; ++count) {
+    identity.tokens =
+        request.tokens.subspan(count * block_tokens_, block_tokens_);
+    identity.key = hasher_.Key(parent_key, *identity.scope, identity.tokens);
+    const BlockId block = prefixes_.Peek(identity);
+    if (!block.valid() || pool_.state(block) != BlockState::kPinned) break;
+    identity.parent = block;
+    parent_key = &prefixes_.index().At(block).key;
+  }
+  return count;
+}
+
 int64_t CacheCore::ExtendLease(LeaseState& lease,
                                absl::Span<const TokenId> tokens) {
   KV_CHECK(!lease.growing) << "the lease is part of a live reservation";

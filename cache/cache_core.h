@@ -45,6 +45,7 @@ class CacheCore {
   VersionId AddVersion(std::string_view label, std::string_view fingerprint);
   absl::StatusOr<std::unique_ptr<LeaseState>> OpenLease(
       const LeaseRequest& request);
+  int64_t CountSharedBlocks(const LeaseRequest& request);
   int64_t ExtendLease(LeaseState& lease, absl::Span<const TokenId> tokens);
   FlushResult Flush();
   CapacityView Capacity() const;

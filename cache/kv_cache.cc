@@ -80,6 +80,11 @@ absl::StatusOr<Lease> KvCache::OpenLease(const LeaseRequest& request) {
   return Lease(std::move(state));
 }
 
+int64_t KvCache::CountSharedBlocks(const LeaseRequest& request) const {
+  KV_DCHECK(core_->OnEngineThread());
+  return core_->CountSharedBlocks(request);
+}
+
 int64_t KvCache::ExtendLease(Lease& lease, absl::Span<const TokenId> tokens) {
   KV_DCHECK(core_->OnEngineThread());
   KV_CHECK(lease.held());

@@ -89,6 +89,11 @@ class KvCache {
   // for an unknown version, FAILED_PRECONDITION for one that does not serve.
   absl::StatusOr<Lease> OpenLease(const LeaseRequest& request);
 
+  // Leading blocks of the tokens that a lease opened now would share with
+  // leases that are open already, so that they take nothing from Capacity().
+  // Changes nothing. Costs a hash for each of them and one more.
+  int64_t CountSharedBlocks(const LeaseRequest& request) const;
+
   // Looks again for blocks that follow the lease's last full block, if it
   // stands at a block border: another sequence may have sealed them since.
   // `tokens` are all known tokens of the sequence, as in LeaseRequest. Returns

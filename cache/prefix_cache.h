@@ -34,6 +34,9 @@ class PrefixCache {
   // A pin on the block with that identity; not held if there is none.
   BlockRef Find(const BlockIdentity& identity);
 
+  // The block with that identity, left as it is; invalid if there is none.
+  BlockId Peek(const BlockIdentity& identity) { return index_.Find(identity); }
+
   // Makes the full block of `own` findable. The identity must be new, its
   // parent findable and pinned by the caller.
   void Publish(const BlockIdentity& identity, const BlockRef& own);

@@ -141,28 +141,42 @@ void EngineLoop::EndUnwanted() {
 }
 
 void EngineLoop::AdmitWaiting() {
-  if (roster_.waiting().empty()) return;
-  int64_t count = scheduler_.CountAdmissible(
-      roster_.View(parts_.cache->Capacity(), settings_.prefix_caching));
-  for (; count > 0; --count) {
-    Sequence& sequence = *roster_.waiting().front();
-    const Request& request = sequence.request();
-    absl::StatusOr<Lease> lease =
-        parts_.cache->OpenLease({.version = settings_.version,
-                                 .tokens = sequence.known_tokens(),
-                                 .salt = request.cache.salt,
-                                 .read_cache = request.cache.read,
-                                 .write_cache = request.cache.write,
-                                 .resumed = sequence.preempted(),
-                                 .recompute_tokens = sequence.high_water()});
-    if (!lease.ok()) {
-      Depart(sequence.id(), std::move(lease).status(), Ending::kFailed);
-      continue;
+  while (!roster_.waiting().empty()) {
+    SchedulerView view =
+        roster_.View(parts_.cache->Capacity(), settings_.prefix_caching);
+    int64_t count = scheduler_.CountAdmissible(view);
+    if (count == 0) {
+      // Too big as a whole, but perhaps not without what it shares.
+      view.waiting.front().shared_blocks = parts_.cache->CountSharedBlocks(
+          LeaseRequestOf(*roster_.waiting().front()));
+      count = scheduler_.CountAdmissible(view) > 0 ? 1 : 0;
     }
-    recorder_.CountCached(sequence.Start(*std::move(lease)));
-    parts_.inbox->Admit(request.id);
-    roster_.PromoteFirst();
+    if (count == 0) return;
+    for (; count > 0; --count) AdmitFirst();
   }
+}
+
+void EngineLoop::AdmitFirst() {
+  Sequence& sequence = *roster_.waiting().front();
+  absl::StatusOr<Lease> lease =
+      parts_.cache->OpenLease(LeaseRequestOf(sequence));
+  if (!lease.ok()) {
+    return Depart(sequence.id(), std::move(lease).status(), Ending::kFailed);
+  }
+  recorder_.CountCached(sequence.Start(*std::move(lease)));
+  parts_.inbox->Admit(sequence.request().id);
+  roster_.PromoteFirst();
+}
+
+LeaseRequest EngineLoop::LeaseRequestOf(const Sequence& sequence) const {
+  const CacheUse& use = sequence.request().cache;
+  return {.version = settings_.version,
+          .tokens = sequence.known_tokens(),
+          .salt = use.salt,
+          .read_cache = use.read,
+          .write_cache = use.write,
+          .resumed = sequence.preempted(),
+          .recompute_tokens = sequence.high_water()};
 }
 
 void EngineLoop::ExtendPrefixes() {

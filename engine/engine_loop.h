@@ -72,6 +72,8 @@ class EngineLoop {
   void ReadMail();
   void EndUnwanted();
   void AdmitWaiting();
+  void AdmitFirst();
+  LeaseRequest LeaseRequestOf(const Sequence& sequence) const;
   void ExtendPrefixes();
 
   // One step.

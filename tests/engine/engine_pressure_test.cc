@@ -96,6 +96,28 @@ TEST(EnginePressure, CountersAreAsIfNobodyHadBeenPreempted) {
   EXPECT_EQ(engine.runner().computed_rows(), 30 * (100 + 59) + recomputed);
 }
 
+// A long system prompt that everybody shares is in the cache once; counted once
+// per request, it would make them wait for room that they do not need.
+TEST(EnginePressure, SharedPrefixesAreAdmittedTogether) {
+  constexpr int64_t kShared = 40 * kBlock;
+  // The prefix, and for eight requests one block of their own and one to grow.
+  LoopHarness engine({.blocks = 40 + 8 * 2, .block_tokens = kBlock});
+  std::vector<std::shared_ptr<RecordingSink>> sinks;
+  for (int64_t i = 0; i < 8; ++i) {
+    std::vector<TokenId> prompt = RandomPrompt(7, kShared);
+    for (const TokenId id : RandomPrompt(100 + i, 5)) prompt.push_back(id);
+    sinks.push_back(engine.Submit(prompt, 20));
+  }
+  int64_t most_running = 0;
+  while (engine.inbox().in_flight() > 0) {
+    engine.Turn();
+    most_running = std::max(most_running, engine.Stats().requests_running);
+  }
+  EXPECT_EQ(most_running, 8);
+  EXPECT_EQ(engine.Stats().preemptions, 0);
+  for (const auto& sink : sinks) EXPECT_TRUE(sink->ok());
+}
+
 // FIELD_CASES LEAK-2: totals around the borders of blocks, one by one and eight
 // at a time, leave exactly nothing behind.
 TEST(EnginePressure, NothingLeaksAroundBlockBorders) {
