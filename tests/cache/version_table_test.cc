@@ -1,0 +1,115 @@
+#include "cache/version_table.h"
+
+#include <map>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "gtest/gtest.h"
+
+namespace kvasir {
+namespace {
+
+using enum VersionState;
+
+constexpr VersionState kAllStates[] = {kWarming, kServing, kDraining, kRetired};
+
+// A legal way from warming to each state.
+const std::map<VersionState, std::vector<VersionState>> kWays = {
+    {kWarming, {}},
+    {kServing, {kServing}},
+    {kDraining, {kServing, kDraining}},
+    {kRetired, {kServing, kDraining, kRetired}}};
+
+VersionId AddIn(VersionTable& table, VersionState state) {
+  const VersionId id = table.Add("label", "00ff");
+  for (const VersionState step : kWays.at(state)) {
+    EXPECT_TRUE(table.Move(id, step).ok());
+  }
+  return id;
+}
+
+TEST(VersionTableTest, MakesExactlyTheMovesOfItsDiagram) {
+  // All sixteen pairs: a move that slips through brings a version back whose
+  // weights are gone.
+  const std::set<std::pair<VersionState, VersionState>> legal = {
+      {kWarming, kServing},
+      {kWarming, kRetired},
+      {kServing, kDraining},
+      {kDraining, kServing},
+      {kDraining, kRetired}};
+  for (const VersionState from : kAllStates) {
+    for (const VersionState to : kAllStates) {
+      VersionTable table;
+      const VersionId id = AddIn(table, from);
+      const absl::Status status = table.Move(id, to);
+      SCOPED_TRACE(testing::Message()
+                   << VersionStateName(from) << " -> " << VersionStateName(to));
+      if (legal.count({from, to}) > 0) {
+        EXPECT_TRUE(status.ok()) << status;
+        EXPECT_EQ(table.At(id).state, to);
+      } else {
+        EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+        EXPECT_EQ(table.At(id).state, from);
+        EXPECT_TRUE(absl::StrContains(status.message(), VersionStateName(from)))
+            << status;
+      }
+    }
+  }
+}
+
+TEST(VersionTableTest, OnlyAServingVersionTakesLeases) {
+  // A client that names a retired version must learn that, and not get the
+  // blocks of another one.
+  for (const VersionState state : kAllStates) {
+    VersionTable table;
+    const absl::Status status = table.CheckServing(AddIn(table, state));
+    EXPECT_EQ(status.code(), state == kServing
+                                 ? absl::StatusCode::kOk
+                                 : absl::StatusCode::kFailedPrecondition)
+        << status;
+  }
+  VersionTable table;
+  for (const VersionId id : {VersionId(), VersionId(0), VersionId(7)}) {
+    EXPECT_EQ(table.CheckServing(id).code(), absl::StatusCode::kNotFound);
+    EXPECT_EQ(table.Move(id, kServing).code(), absl::StatusCode::kNotFound);
+  }
+}
+
+TEST(VersionTableTest, DoesNotRetireUnderALease) {
+  // Contract C5: who began in a version ends in it.
+  VersionTable table;
+  const VersionId id = AddIn(table, kServing);
+  table.AddLease(id);
+  ASSERT_TRUE(table.Move(id, kDraining).ok());
+  const absl::Status status = table.Move(id, kRetired);
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_TRUE(absl::StrContains(status.message(), "1 leases")) << status;
+  table.DropLease(id);
+  EXPECT_TRUE(table.Move(id, kRetired).ok());
+}
+
+TEST(VersionTableTest, KeepsLabelsFingerprintsAndTotalsApart) {
+  // Two versions may have one label while a roll-out is under way.
+  VersionTable table;
+  const VersionId first = table.Add("m@1", "aa");
+  const VersionId second = table.Add("m@1", "bb");
+  table.CountHits(second, 32);
+  EXPECT_NE(first, second);
+  EXPECT_EQ(table.At(first).fingerprint, "aa");
+  EXPECT_EQ(table.At(first).hit_tokens, 0);
+  EXPECT_EQ(table.At(second).hit_tokens, 32);
+  EXPECT_EQ(table.versions().size(), 2u);
+}
+
+TEST(VersionTableDeathTest, StopsALeaseThatWasNeverTaken) {
+  // A negative count would let a version retire too early later on.
+  VersionTable table;
+  const VersionId id = table.Add("m", "aa");
+  EXPECT_DEATH(table.DropLease(id), "version 0");
+  EXPECT_DEATH(table.AddLease(VersionId(3)), "version 3 of 1");
+}
+
+}  // namespace
+}  // namespace kvasir
