@@ -23,7 +23,7 @@ using BlockKey = std::array<uint8_t, 32>;
 // once shared.
 struct BlockScope {
   std::string fingerprint;  // of the version
-  std::string salt;         // of the tenant; empty is one too
+  std::string salt = {};    // of the tenant; empty is one too
   friend bool operator==(const BlockScope&, const BlockScope&) = default;
 };
 

@@ -29,9 +29,9 @@ struct LeaseRequest {
   // The known tokens: the prompt, or prompt and output of a resumed sequence.
   // At most all but the last are looked up, since the last one's logits have
   // to be computed in any case.
-  absl::Span<const TokenId> tokens;
+  absl::Span<const TokenId> tokens = {};
   // Separates tenants: part of every block's identity. Empty is a salt too.
-  std::string_view salt;
+  std::string_view salt = {};
   bool read_cache = true;   // look for cached blocks; if not, nothing counts
                             // as looked up
   bool write_cache = true;  // make sealed blocks findable

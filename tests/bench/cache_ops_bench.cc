@@ -1,0 +1,123 @@
+// What the cache costs per step and per request, apart from any model.
+
+#include <cstdint>
+#include <memory>
+#include <numeric>
+#include <utility>
+#include <vector>
+
+#include "benchmark/benchmark.h"
+
+#include "cache/base/check.h"
+#include "cache/kv_cache.h"
+#include "cache/memory/host_memory.h"
+
+namespace kvasir {
+namespace {
+
+constexpr int32_t kBlockTokens = 16;
+
+std::unique_ptr<KvCache> MakeCache(int64_t blocks) {
+  KvCache::Options options;
+  options.layout = {.layer_count = 1,
+                    .kv_head_count = 1,
+                    .head_dim = 64,
+                    .block_tokens = kBlockTokens,
+                    .type = KvType::kF16};
+  options.capacity_blocks = blocks;
+  auto cache = KvCache::Create(options, MakeHostMemory(), MakeLruPolicy());
+  KV_CHECK(cache.ok()) << cache.status();
+  return *std::move(cache);
+}
+
+std::vector<TokenId> Tokens(TokenId first, int64_t count) {
+  std::vector<TokenId> tokens(count);
+  std::iota(tokens.begin(), tokens.end(), first);
+  return tokens;
+}
+
+Lease Open(KvCache& cache, VersionId version,
+           absl::Span<const TokenId> tokens) {
+  auto lease = cache.OpenLease({.version = version, .tokens = tokens});
+  KV_CHECK(lease.ok()) << lease.status();
+  return *std::move(lease);
+}
+
+void Append(KvCache& cache, Lease& lease, absl::Span<const TokenId> tokens) {
+  const LeaseGrowth growth{.lease = &lease, .tokens = tokens};
+  cache.Reserve({&growth, 1}).Commit();
+}
+
+// One decode step of `rows` sequences: a token each, a block sealed now and
+// then. Sequences that reach 2048 tokens begin anew, untimed.
+void BM_DecodeStep(benchmark::State& state) {
+  const int64_t rows = state.range(0);
+  const auto cache = MakeCache(rows * 2048 / kBlockTokens);
+  const VersionId version = cache->AddVersion("bench", "00");
+  std::vector<Lease> leases(rows);
+  std::vector<TokenId> next(rows);
+  std::vector<LeaseGrowth> growths(rows);
+  int64_t length = 2048;
+  for (auto _ : state) {
+    if (length == 2048) {
+      state.PauseTiming();
+      for (int64_t row = 0; row < rows; ++row) {
+        leases[row] = Lease();
+        leases[row] = Open(*cache, version, {});
+        growths[row] = {.lease = &leases[row], .tokens = {&next[row], 1}};
+      }
+      cache->Flush();
+      length = 0;
+      state.ResumeTiming();
+    }
+    for (int64_t row = 0; row < rows; ++row) {
+      next[row] = static_cast<TokenId>(row * 10'000 + length);
+    }
+    Reservation reservation = cache->Reserve(growths);
+    benchmark::DoNotOptimize(reservation.Table(0).blocks.data());
+    std::move(reservation).Commit();
+    ++length;
+  }
+  state.SetItemsProcessed(state.iterations() * rows);
+}
+BENCHMARK(BM_DecodeStep)->Arg(1)->Arg(32);
+
+// A request whose prefix of 2048 tokens is cached: hashes and compares 128
+// blocks, pins them, and lets them go.
+void BM_LookUpCachedPrefix(benchmark::State& state) {
+  const auto cache = MakeCache(1024);
+  const VersionId version = cache->AddVersion("bench", "00");
+  const auto tokens = Tokens(0, 2049);
+  {
+    Lease lease = Open(*cache, version, tokens);
+    Append(*cache, lease, tokens);
+  }
+  for (auto _ : state) {
+    const Lease lease = Open(*cache, version, tokens);
+    KV_CHECK(lease.cached_token_count() == 2048);
+  }
+  state.SetItemsProcessed(state.iterations() * 2048);
+}
+BENCHMARK(BM_LookUpCachedPrefix);
+
+// A full pool that gets prompts it has never seen: every block granted evicts
+// one. Per item: one block through its whole life.
+void BM_EvictionChurn(benchmark::State& state) {
+  const int64_t blocks = state.range(0);
+  const auto cache = MakeCache(blocks);
+  const VersionId version = cache->AddVersion("bench", "00");
+  constexpr int64_t kPromptTokens = 16 * kBlockTokens;
+  TokenId first = 0;
+  const auto serve_one = [&] {
+    const auto tokens = Tokens(first++, kPromptTokens);
+    Lease lease = Open(*cache, version, tokens);
+    Append(*cache, lease, tokens);
+  };
+  while (cache->Capacity().free_blocks >= 16) serve_one();
+  for (auto _ : state) serve_one();
+  state.SetItemsProcessed(state.iterations() * 16);
+}
+BENCHMARK(BM_EvictionChurn)->Arg(1 << 10)->Arg(1 << 16);
+
+}  // namespace
+}  // namespace kvasir

@@ -1,0 +1,176 @@
+#include "cache/prefix_cache.h"
+
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace kvasir {
+namespace {
+
+using testing::IsEmpty;
+using TokenVector = std::vector<TokenId>;
+
+constexpr int32_t kBlockTokens = 2;
+constexpr VersionId kVersion(0);
+
+// Puts heads of prefixes first, which is the worst it can do.
+class ShallowFirst final : public EvictionPolicy {
+  bool Before(const EvictionCandidate& a,
+              const EvictionCandidate& b) const override {
+    return a.depth < b.depth;
+  }
+};
+
+class PrefixCacheTest : public testing::Test {
+ protected:
+  explicit PrefixCacheTest(
+      std::unique_ptr<EvictionPolicy> policy = MakeLruPolicy())
+      : pool_(kBlockTokens),
+        prefixes_(pool_, kBlockTokens, 64, std::move(policy)) {
+    pool_.Grow(16);
+  }
+
+  BlockIdentity Identity(BlockId parent, const TokenVector& tokens) {
+    BlockIdentity identity;
+    identity.parent = parent;
+    identity.key = hasher_.Key(
+        parent.valid() ? &prefixes_.index().At(parent).key : nullptr, *scope_,
+        tokens);
+    identity.scope = scope_;
+    identity.tokens = tokens;
+    return identity;
+  }
+
+  // The table of a sequence whose block `i` holds blocks[i]; found where it is
+  // cached, published where it is not.
+  BlockTable Table(const std::vector<TokenVector>& blocks) {
+    BlockTable table;
+    BlockId parent;
+    for (const TokenVector& tokens : blocks) {
+      const BlockIdentity identity = Identity(parent, tokens);
+      BlockRef block = prefixes_.Find(identity);
+      if (!block.held()) {
+        block = pool_.Grant(kVersion);
+        pool_.Fill(block, kBlockTokens);
+        prefixes_.Publish(identity, block);
+      }
+      parent = block.block();
+      table.Append(std::move(block));
+    }
+    return table;
+  }
+
+  // How many leading blocks of `blocks` can be found; pins none of them.
+  int64_t Found(const std::vector<TokenVector>& blocks) {
+    int64_t found = 0;
+    BlockId parent;
+    for (const TokenVector& tokens : blocks) {
+      const BlockRef block = prefixes_.Find(Identity(parent, tokens));
+      if (!block.held()) break;
+      parent = block.block();
+      pinned_.Append(pool_.Pin(parent));
+      ++found;
+    }
+    prefixes_.Release(std::exchange(pinned_, BlockTable()));
+    return found;
+  }
+
+  BlockPool pool_;
+  PrefixCache prefixes_;
+  BlockHasher hasher_;
+  BlockTable pinned_;
+  std::shared_ptr<const BlockScope> scope_ =
+      std::make_shared<const BlockScope>(BlockScope{.fingerprint = "aa"});
+  const TokenVector a_ = {1, 1};
+  const TokenVector b_ = {2, 2};
+  const TokenVector c_ = {3, 3};
+};
+
+TEST_F(PrefixCacheTest, ReleasedBlocksAreFoundAgainAndPinnedByIt) {
+  // The whole point of the cache.
+  prefixes_.Release(Table({a_, b_}));
+  EXPECT_EQ(pool_.tally().blocks.cached, 2);
+  BlockTable again = Table({a_, b_, c_});
+  EXPECT_EQ(pool_.tally().blocks.cached, 0);
+  EXPECT_EQ(pool_.tally().blocks.pinned, 3);
+  EXPECT_THAT(prefixes_.Violations(), IsEmpty());
+  prefixes_.Release(std::move(again));
+  EXPECT_THAT(prefixes_.Violations(), IsEmpty());
+}
+
+TEST_F(PrefixCacheTest, APrefixIsEatenFromItsEnd) {
+  // What is left of a half-evicted prefix must still be of use.
+  prefixes_.Release(Table({a_, b_, c_}));
+  prefixes_.EvictOne();
+  EXPECT_EQ(prefixes_.index().size(), 2);
+  EXPECT_EQ(Found({a_, b_, c_}), 2);
+  EXPECT_THAT(prefixes_.Violations(), IsEmpty());
+}
+
+TEST_F(PrefixCacheTest, TheLeastRecentlyUsedBranchGoesFirst) {
+  // A shared head lives as long as its youngest branch.
+  prefixes_.Release(Table({a_, b_}));
+  prefixes_.Release(Table({a_, c_}));
+  prefixes_.Release(Table({c_, a_}));
+  prefixes_.Release(Table({a_, b_}));
+  prefixes_.EvictOne();
+  EXPECT_EQ(prefixes_.index().size(), 4);
+  prefixes_.EvictOne();
+  prefixes_.EvictOne();
+  EXPECT_EQ(Found({c_, a_}), 0);
+  EXPECT_EQ(Found({a_, c_}), 1);
+  EXPECT_EQ(Found({a_, b_}), 2);
+}
+
+class ShallowFirstTest : public PrefixCacheTest {
+ protected:
+  ShallowFirstTest() : PrefixCacheTest(std::make_unique<ShallowFirst>()) {}
+};
+
+TEST_F(ShallowFirstTest, NoPolicyCanTearAPrefixApart) {
+  // A policy that wants the head first gets the end first all the same, and
+  // everything cached can be evicted.
+  prefixes_.Release(Table({a_, b_, c_}));
+  prefixes_.Release(Table({a_, c_}));
+  for (int64_t left = 3; left >= 0; --left) {
+    prefixes_.EvictOne();
+    EXPECT_EQ(prefixes_.index().size(), left);
+    EXPECT_THAT(prefixes_.Violations(), IsEmpty());
+  }
+  EXPECT_EQ(pool_.tally().blocks.free, 16);
+}
+
+TEST_F(PrefixCacheTest, PinnedBlocksAndTheirParentsAreNotEvicted) {
+  // The blocks of a running sequence look idle while others come and go.
+  prefixes_.Release(Table({a_, b_, c_}));
+  BlockTable running = Table({a_, b_});
+  prefixes_.EvictOne();
+  EXPECT_EQ(pool_.tally().blocks.cached, 0);
+  EXPECT_DEATH(prefixes_.EvictOne(), "nothing can be evicted");
+  prefixes_.Release(std::move(running));
+  prefixes_.EvictOne();
+  EXPECT_EQ(Found({a_, b_}), 1);
+}
+
+TEST_F(PrefixCacheTest, FlushFreesCachedBlocksAndForgetsPinnedOnes) {
+  // After a flush nothing of before may be found, whoever still runs.
+  prefixes_.Release(Table({a_, b_}));
+  BlockTable running = Table({c_, b_});
+  EXPECT_EQ(prefixes_.Flush(), 2);
+  EXPECT_EQ(prefixes_.index().size(), 0);
+  EXPECT_EQ(pool_.tally().blocks.pinned, 2);
+  EXPECT_THAT(prefixes_.Violations(), IsEmpty());
+  BlockTable second = Table({c_, b_});
+  EXPECT_EQ(pool_.tally().blocks.pinned, 4) << "a flushed block was found";
+  prefixes_.Release(std::move(running));
+  EXPECT_EQ(pool_.tally().blocks.cached, 0);
+  prefixes_.Release(std::move(second));
+  EXPECT_EQ(pool_.tally().blocks.cached, 2);
+  EXPECT_EQ(pool_.tally().blocks.free, 14);
+}
+
+}  // namespace
+}  // namespace kvasir
