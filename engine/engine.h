@@ -64,7 +64,7 @@ struct ModelInfo {
   std::string tokenizer_digest;
   std::string cache_version;  // label of the active cache version
   std::string cache_fingerprint;
-  std::string backend;  // name and numerics of the backend
+  std::string backend;  // Backend::numerics()
   std::string chat_template;
   int64_t weight_bytes = 0;
   int64_t max_context = 0;  // effective: the model's, the limit's and the

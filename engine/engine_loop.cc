@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -28,19 +29,21 @@ struct Verdict {
 std::optional<Verdict> Judge(const Sequence& sequence, absl::Duration now) {
   const CancelFlag& cancel = sequence.cancel();
   if (cancel.requested()) {
+    const std::string why =
+        cancel.reason().empty() ? "" : absl::StrCat(": ", cancel.reason());
     switch (cancel.source()) {
       case CancelSource::kClient:
-        return Verdict{absl::CancelledError(absl::StrCat(
-                           "cancelled by the client: ", cancel.reason())),
-                       Ending::kClient};
+        return Verdict{
+            absl::CancelledError(absl::StrCat("cancelled by the client", why)),
+            Ending::kClient};
       case CancelSource::kAdmin:
-        return Verdict{absl::CancelledError(absl::StrCat(
-                           "cancelled by an operator: ", cancel.reason())),
-                       Ending::kAdmin};
+        return Verdict{
+            absl::CancelledError(absl::StrCat("cancelled by an operator", why)),
+            Ending::kAdmin};
       case CancelSource::kDrain:
-        return Verdict{absl::UnavailableError(absl::StrCat(
-                           "ended by the drain: ", cancel.reason())),
-                       Ending::kDrain};
+        return Verdict{
+            absl::UnavailableError(absl::StrCat("ended by a drain", why)),
+            Ending::kDrain};
     }
   }
   if (now < sequence.request().deadline) return std::nullopt;

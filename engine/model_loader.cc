@@ -94,8 +94,7 @@ ModelInfo Describe(const EngineOptions& options, const GgufFile& file,
                         .backend_numerics = model.backend->numerics()});
   info.cache_version = absl::StrCat(
       info.name, "@", info.cache_fingerprint.substr(0, kLabelDigits));
-  info.backend = absl::StrCat(std::string(model.backend->name()), " ",
-                              model.backend->numerics());
+  info.backend = model.backend->numerics();
   info.chat_template = tokenizer.chat_template();
   info.max_context = config.max_context;
   info.vocab_size = config.vocab_size;
