@@ -66,6 +66,11 @@ void CallStats::End(std::string_view method, grpc::StatusCode code,
   --open_generates_;
 }
 
+int64_t CallStats::open_generates() const {
+  absl::MutexLock lock(&mu_);
+  return open_generates_;
+}
+
 bool CallStats::WaitGenerateIdle(absl::Duration timeout) const {
   absl::MutexLock lock(&mu_);
   return mu_.AwaitWithTimeout(absl::Condition(this, &CallStats::GenerateIdle),

@@ -40,7 +40,10 @@ class CallStats {
            absl::Duration duration) ABSL_LOCKS_EXCLUDED(mu_);
   Copy Read() const ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Waits until no Generate call is open; false on timeout.
+  // Generate calls that have not ended.
+  int64_t open_generates() const ABSL_LOCKS_EXCLUDED(mu_);
+
+  // Waits until there are none; false on timeout.
   bool WaitGenerateIdle(absl::Duration timeout) const ABSL_LOCKS_EXCLUDED(mu_);
 
  private:

@@ -148,8 +148,7 @@ int64_t KvasirServer::FinishDrain(absl::Duration grace) {
     impl_->calls.WaitGenerateIdle(deadline - Clock::Steady().Now());
     return 0;
   }
-  const EngineStats stats = backend->Stats();
-  const int64_t left = stats.requests_running + stats.requests_waiting;
+  const int64_t left = impl_->calls.open_generates();
   backend->CancelAll(CancelSource::kDrain,
                      absl::StrCat("the grace period of ",
                                   absl::FormatDuration(grace), " is over"));

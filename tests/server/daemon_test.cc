@@ -1,0 +1,288 @@
+// kvasird as a process: exit codes, signals, and the one line that says why.
+
+#include <fcntl.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <fstream>
+#include <iterator>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "gmock/gmock.h"
+#include "grpcpp/grpcpp.h"
+#include "gtest/gtest.h"
+
+#include "kvasir/v1/inference.grpc.pb.h"
+#include "tests/server/live_server.h"
+#include "tests/support/tiny_model.h"
+
+extern char** environ;
+
+namespace kvasir {
+namespace {
+
+using testing::HasSubstr;
+
+// kvasird lies beside this test program.
+std::string DaemonPath() {
+  char path[4096];
+  const ssize_t size = readlink("/proc/self/exe", path, sizeof(path));
+  const std::string self(path, static_cast<size_t>(size));
+  return self.substr(0, self.rfind('/')) + "/kvasird";
+}
+
+class Process {
+ public:
+  explicit Process(std::vector<std::string> arguments) {
+    log_ = absl::StrCat(testing::TempDir(), "/kvasird_", getpid(), "_",
+                        ++count_, ".log");
+    arguments.insert(arguments.begin(), DaemonPath());
+    std::vector<char*> argv;
+    for (std::string& argument : arguments) argv.push_back(argument.data());
+    argv.push_back(nullptr);
+    posix_spawn_file_actions_t actions;
+    posix_spawn_file_actions_init(&actions);
+    for (const int fd : {STDOUT_FILENO, STDERR_FILENO}) {
+      posix_spawn_file_actions_addopen(&actions, fd, log_.c_str(),
+                                       O_WRONLY | O_CREAT | O_APPEND, 0600);
+    }
+    EXPECT_EQ(
+        posix_spawn(&pid_, argv[0], &actions, nullptr, argv.data(), environ),
+        0);
+    posix_spawn_file_actions_destroy(&actions);
+  }
+  ~Process() {
+    if (pid_ > 0) {
+      kill(pid_, SIGKILL);
+      Wait();
+    }
+    unlink(log_.c_str());
+  }
+
+  void Signal(int signal) const { kill(pid_, signal); }
+
+  // The exit code, or 1000 plus the signal that killed it.
+  int Wait() {
+    int status = 0;
+    waitpid(pid_, &status, 0);
+    pid_ = -1;
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 1000 + WTERMSIG(status);
+  }
+
+  std::string log() const {
+    std::ifstream file(log_);
+    return {std::istreambuf_iterator<char>(file),
+            std::istreambuf_iterator<char>()};
+  }
+
+  // Waits for a line with `text`; the line.
+  std::string WaitForLine(const std::string& text) const {
+    std::string found;
+    EXPECT_TRUE(Eventually([&] {
+      const std::string all = log();
+      const size_t at = all.find(text);
+      if (at == std::string::npos) return false;
+      const size_t end = all.find('\n', at);
+      if (end == std::string::npos) return false;
+      found = all.substr(at, end - at);
+      return true;
+    })) << text
+        << " never came: " << log();
+    return found;
+  }
+
+ private:
+  static inline int count_ = 0;
+  std::string log_;
+  pid_t pid_ = -1;
+};
+
+class DaemonTest : public testing::Test {
+ protected:
+  DaemonTest() {
+    model_ = testing::TempDir() + "/daemon_tiny.gguf";
+    const absl::Status written = WriteTinyModel({}, model_);
+    EXPECT_TRUE(written.ok()) << written;
+  }
+
+  std::vector<std::string> Arguments(std::vector<std::string> more = {}) {
+    std::vector<std::string> all = {"--model=" + model_,
+                                    "--listen=127.0.0.1:0",
+                                    "--metrics-listen=127.0.0.1:0",
+                                    "--threads=1",
+                                    "--cache-size=16MiB",
+                                    "--config=/dev/null"};
+    all.insert(all.end(), more.begin(), more.end());
+    return all;
+  }
+
+  // The value of `key=` in a log line.
+  static std::string Field(const std::string& line, const std::string& key) {
+    const size_t at = line.find(" " + key + "=");
+    if (at == std::string::npos) return "";
+    const size_t begin = at + key.size() + 2;
+    return line.substr(begin, line.find(' ', begin) - begin);
+  }
+
+  std::string model_;
+};
+
+// SRV-1 (b), SRV-3: port 0 is told, both signals end it cleanly.
+TEST_F(DaemonTest, IdleDaemonEndsWithZeroOnEitherSignal) {
+  for (const int signal : {SIGTERM, SIGINT}) {
+    Process daemon(Arguments());
+    const std::string ready = daemon.WaitForLine("kvasird is ready");
+    EXPECT_NE(Field(ready, "grpc"), "127.0.0.1:0");
+    EXPECT_NE(Field(ready, "metrics"), "127.0.0.1:0");
+    EXPECT_EQ(Field(ready, "model"), "daemon_tiny");
+    EXPECT_EQ(Field(ready, "threads"), "1");
+    daemon.Signal(signal);
+    EXPECT_EQ(daemon.Wait(), 0) << daemon.log();
+  }
+}
+
+// SRV-1 (c): the stream goes on, new calls do not.
+TEST_F(DaemonTest, RunningStreamOutlivesTheFirstSignal) {
+  Process daemon(Arguments());
+  const std::string address =
+      Field(daemon.WaitForLine("kvasird is ready"), "grpc");
+  const auto stub = v1::Inference::NewStub(
+      grpc::CreateChannel(address, grpc::InsecureChannelCredentials()));
+  v1::GenerateRequest request;
+  request.set_text("The old");
+  request.set_stream(true);
+  request.mutable_stopping()->set_max_tokens(3000);
+  request.mutable_stopping()->set_ignore_eos(true);
+  grpc::ClientContext context;
+  const auto reader = stub->Generate(&context, request);
+  v1::GenerateResponse message;
+  ASSERT_TRUE(reader->Read(&message));
+  daemon.Signal(SIGTERM);
+  daemon.WaitForLine("draining");
+  grpc::ClientContext other_context;
+  const auto other = stub->Generate(&other_context, request);
+  v1::GenerateResponse nothing;
+  EXPECT_FALSE(other->Read(&nothing));
+  EXPECT_EQ(other->Finish().error_code(), grpc::UNAVAILABLE);
+  while (reader->Read(&message)) {
+  }
+  EXPECT_TRUE(message.has_finished());
+  EXPECT_TRUE(reader->Finish().ok());
+  EXPECT_EQ(daemon.Wait(), 0) << daemon.log();
+}
+
+TEST_F(DaemonTest, SecondSignalEndsItAtOnce) {
+  // A client that reads nothing keeps the drain waiting.
+  Process daemon(Arguments({"--drain-timeout=10m", "--stream-queue=1048576"}));
+  const std::string address =
+      Field(daemon.WaitForLine("kvasird is ready"), "grpc");
+  const auto stub = v1::Inference::NewStub(
+      grpc::CreateChannel(address, grpc::InsecureChannelCredentials()));
+  v1::GenerateRequest request;
+  request.set_text("The old");
+  request.set_stream(true);
+  request.mutable_stopping()->set_ignore_eos(true);
+  grpc::ClientContext context;
+  const auto reader = stub->Generate(&context, request);
+  v1::GenerateResponse message;
+  ASSERT_TRUE(reader->Read(&message));
+  daemon.Signal(SIGTERM);
+  daemon.WaitForLine("draining");
+  daemon.Signal(SIGTERM);
+  EXPECT_EQ(daemon.Wait(), 128 + SIGTERM) << daemon.log();
+  context.TryCancel();
+}
+
+// SRV-3: the second daemon says which port it cannot have; the first serves on.
+TEST_F(DaemonTest, TakenPortsAreFatalAndNamed) {
+  Process first(Arguments());
+  const std::string ready = first.WaitForLine("kvasird is ready");
+  for (const std::string key : {"grpc", "metrics"}) {
+    const std::string address = Field(ready, key);
+    Process second(Arguments({absl::StrCat(
+        key == "grpc" ? "--listen=" : "--metrics-listen=", address)}));
+    EXPECT_EQ(second.Wait(), 2) << "given twice: a usage error";
+    std::vector<std::string> arguments = Arguments();
+    arguments[key == "grpc" ? 1 : 2] = absl::StrCat(
+        key == "grpc" ? "--listen=" : "--metrics-listen=", address);
+    Process third(arguments);
+    EXPECT_EQ(third.Wait(), 1);
+    EXPECT_THAT(third.log(), HasSubstr("is taken"));
+    EXPECT_THAT(third.log(), HasSubstr(address));
+    const std::string log = third.log();
+    EXPECT_EQ(std::count(log.begin(), log.end(), '\n'), 1) << log;
+  }
+  first.Signal(SIGTERM);
+  EXPECT_EQ(first.Wait(), 0);
+}
+
+TEST_F(DaemonTest, MissingAndMalformedModelsAreFatalAndNamed) {
+  std::vector<std::string> arguments = Arguments();
+  arguments[0] = "--model=/nowhere/model.gguf";
+  Process missing(arguments);
+  EXPECT_EQ(missing.Wait(), 1);
+  EXPECT_THAT(missing.log(), HasSubstr("/nowhere/model.gguf"));
+  const std::string broken = testing::TempDir() + "/broken.gguf";
+  std::ofstream(broken) << "GGUF but no more";
+  arguments[0] = "--model=" + broken;
+  Process malformed(arguments);
+  EXPECT_EQ(malformed.Wait(), 1);
+  EXPECT_THAT(malformed.log(), HasSubstr("broken.gguf"));
+}
+
+TEST_F(DaemonTest, UsageErrorsAreTwoAndOneLine) {
+  Process daemon({"--cache-size=512", "--model=x"});
+  EXPECT_EQ(daemon.Wait(), 2);
+  const std::string log = daemon.log();
+  EXPECT_THAT(log, HasSubstr("--cache-size"));
+  EXPECT_EQ(std::count(log.begin(), log.end(), '\n'), 1) << log;
+}
+
+#if KVASIR_TEST_HOOKS
+// SRV-1 (a): a model of hundreds of gigabytes loads for minutes.
+TEST_F(DaemonTest, SignalWhileLoadingEndsItWithZero) {
+  Process daemon(Arguments({"--test-load-delay=10m"}));
+  const std::string loading = daemon.WaitForLine("loading the model");
+  const auto stub = v1::Inference::NewStub(grpc::CreateChannel(
+      Field(loading, "grpc"), grpc::InsecureChannelCredentials()));
+  grpc::ClientContext context;
+  v1::GetServerStatusResponse answer;
+  ASSERT_TRUE(stub->GetServerStatus(&context, {}, &answer).ok());
+  EXPECT_EQ(answer.state(), v1::SERVER_STATE_LOADING);
+  daemon.Signal(SIGTERM);
+  EXPECT_EQ(daemon.Wait(), 0) << daemon.log();
+}
+
+// An engine whose steps fail and fail serves nobody: it says so and goes, so
+// that something may start it again.
+TEST_F(DaemonTest, BrokenEngineEndsTheDaemonWithOne) {
+  Process daemon(
+      Arguments({"--test-failing-step=1", "--test-failing-steps=1000"}));
+  const auto stub = v1::Inference::NewStub(
+      grpc::CreateChannel(Field(daemon.WaitForLine("kvasird is ready"), "grpc"),
+                          grpc::InsecureChannelCredentials()));
+  // Each call meets one failing step, until the engine gives up.
+  for (int i = 0; i < 20; ++i) {
+    v1::GenerateRequest request;
+    request.set_text("x");
+    grpc::ClientContext context;
+    const auto reader = stub->Generate(&context, request);
+    v1::GenerateResponse message;
+    EXPECT_FALSE(reader->Read(&message));
+    if (reader->Finish().error_code() == grpc::UNAVAILABLE) break;
+  }
+  EXPECT_EQ(daemon.Wait(), 1) << daemon.log();
+  EXPECT_THAT(daemon.log(), HasSubstr("broken"));
+}
+#endif
+
+}  // namespace
+}  // namespace kvasir

@@ -1,0 +1,187 @@
+#include "server/generate_stream.h"
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace kvasir {
+namespace {
+
+using testing::ElementsAre;
+using testing::IsEmpty;
+
+GenerateStream::Settings Streamed() {
+  GenerateStream::Settings settings;
+  settings.request_id = "r1";
+  settings.seed = 42;
+  settings.stream = true;
+  return settings;
+}
+
+FinishedEvent End(FinishReason reason, std::string tail = "") {
+  FinishedEvent event;
+  event.reason = reason;
+  event.tail_text = std::move(tail);
+  event.usage = {.prompt_tokens = 10,
+                 .cached_tokens = 4,
+                 .completion_tokens = 3,
+                 .recomputed_tokens = 2,
+                 .preemption_count = 1};
+  event.timings.first_token = absl::Milliseconds(1500);
+  event.timings.prefill = absl::Seconds(2);
+  event.timings.decode = absl::Seconds(1);
+  return event;
+}
+
+// All messages of a typical call: three tokens, one of them held back.
+std::vector<v1::GenerateResponse> Play(GenerateStream& stream,
+                                       FinishedEvent end) {
+  std::vector<v1::GenerateResponse> all;
+  const auto take = [&](TokenEvent event) {
+    for (auto& message : stream.Take(std::move(event))) {
+      all.push_back(std::move(message));
+    }
+  };
+  take(AcceptedEvent{10, 4, "v1"});
+  take(DeltaEvent{{5}, "a"});
+  take(DeltaEvent{{6}, ""});
+  take(DeltaEvent{{7}, "bc"});
+  EXPECT_FALSE(stream.end().has_value());
+  take(std::move(end));
+  EXPECT_TRUE(stream.end().has_value());
+  return all;
+}
+
+std::string JoinText(const std::vector<v1::GenerateResponse>& messages) {
+  std::string text;
+  for (const auto& message : messages) {
+    text += message.delta().text() + message.finished().text();
+  }
+  return text;
+}
+
+TEST(GenerateStreamTest, StreamedEventsInOrder) {
+  GenerateStream stream(Streamed());
+  const auto all = Play(stream, End(FinishReason::kLength, "!"));
+  ASSERT_EQ(all.size(), 6u);
+  EXPECT_EQ(all[0].request_id(), "r1");
+  EXPECT_EQ(all[0].accepted().prompt_tokens(), 10);
+  EXPECT_EQ(all[0].accepted().cached_tokens(), 4);
+  EXPECT_EQ(all[0].accepted().seed(), 42u);
+  EXPECT_EQ(all[0].accepted().cache_version(), "v1");
+  EXPECT_EQ(all[0].accepted().cached_by_tier(0).token_count(), 4);
+  EXPECT_EQ(all[1].delta().text(), "a");
+  EXPECT_THAT(all[1].delta().token_ids(), IsEmpty()) << "not asked for";
+  EXPECT_FALSE(all[1].delta().has_usage());
+  EXPECT_EQ(all[2].delta().text(), "") << "a token without whole text yet";
+  EXPECT_EQ(all[4].delta().text(), "!") << "what the decoder held back";
+  const v1::Finished& finished = all[5].finished();
+  EXPECT_EQ(finished.reason(), v1::FINISH_REASON_LENGTH);
+  EXPECT_EQ(finished.text(), "") << "streamed already";
+  EXPECT_EQ(finished.usage().total_tokens(), 13);
+  EXPECT_EQ(finished.usage().recomputed_tokens(), 2);
+  EXPECT_EQ(finished.preemption_count(), 1);
+  EXPECT_EQ(finished.seed(), 42u);
+  EXPECT_FALSE(finished.has_timings());
+  EXPECT_EQ(finished.matched_case(), v1::Finished::MATCHED_NOT_SET);
+  EXPECT_TRUE(stream.end()->ok());
+  EXPECT_EQ(stream.cached_tokens(), 4);
+}
+
+// C9: what is sent at once is what would have been streamed.
+TEST(GenerateStreamTest, BufferedTextIsTheJoinedStream) {
+  GenerateStream streamed(Streamed());
+  GenerateStream::Settings settings = Streamed();
+  settings.stream = false;
+  settings.return_token_ids = true;
+  GenerateStream buffered(settings);
+  const auto pieces = Play(streamed, End(FinishReason::kEos, "!"));
+  const auto whole = Play(buffered, End(FinishReason::kEos, "!"));
+  ASSERT_EQ(whole.size(), 1u);
+  EXPECT_EQ(whole[0].finished().text(), "abc!");
+  EXPECT_EQ(JoinText(pieces), JoinText(whole));
+  EXPECT_THAT(whole[0].finished().token_ids(), ElementsAre(5, 6, 7));
+}
+
+TEST(GenerateStreamTest, IntervalGathersTokens) {
+  GenerateStream::Settings settings = Streamed();
+  settings.stream_interval = 2;
+  settings.return_token_ids = true;
+  settings.usage_every_chunk = true;
+  GenerateStream stream(settings);
+  const auto all = Play(stream, End(FinishReason::kEos));
+  ASSERT_EQ(all.size(), 4u);
+  EXPECT_THAT(all[1].delta().token_ids(), ElementsAre(5, 6));
+  EXPECT_EQ(all[1].delta().usage().completion_tokens(), 2);
+  EXPECT_EQ(all[1].delta().usage().cached_tokens(), 4);
+  EXPECT_THAT(all[2].delta().token_ids(), ElementsAre(7)) << "the rest";
+  EXPECT_EQ(all[2].delta().text(), "bc");
+}
+
+TEST(GenerateStreamTest, IdsWithoutText) {
+  GenerateStream::Settings settings = Streamed();
+  settings.return_text = false;
+  settings.return_token_ids = true;
+  GenerateStream stream(settings);
+  const auto all = Play(stream, End(FinishReason::kEos));
+  EXPECT_EQ(JoinText(all), "");
+  EXPECT_THAT(all[1].delta().token_ids(), ElementsAre(5));
+}
+
+TEST(GenerateStreamTest, TimingsAndMatchedToken) {
+  GenerateStream::Settings settings = Streamed();
+  settings.timings = true;
+  GenerateStream stream(settings);
+  FinishedEvent end = End(FinishReason::kStopToken);
+  end.matched_token = 7;
+  const auto all = Play(stream, std::move(end));
+  const v1::Finished& finished = all.back().finished();
+  EXPECT_EQ(finished.reason(), v1::FINISH_REASON_STOP_TOKEN);
+  EXPECT_EQ(finished.matched_token_id(), 7u);
+  EXPECT_EQ(finished.timings().first_token().seconds(), 1);
+  EXPECT_EQ(finished.timings().first_token().nanos(), 500000000);
+  EXPECT_EQ(finished.timings().prefill_tokens_per_second(), 3)
+      << "six computed prompt tokens in two seconds";
+  EXPECT_EQ(finished.timings().decode_tokens_per_second(), 2);
+}
+
+// max_time is a wish for partial output; the call's deadline is an error.
+TEST(GenerateStreamTest, TimeLimitIsAnEndOnlyIfItWasAskedFor) {
+  FinishedEvent late = End(FinishReason::kEos);
+  late.status = absl::DeadlineExceededError("late");
+  GenerateStream::Settings settings = Streamed();
+  GenerateStream strict(settings);
+  EXPECT_EQ(Play(strict, late).size(), 4u) << "no finished";
+  EXPECT_TRUE(absl::IsDeadlineExceeded(*strict.end()));
+  settings.deadline_is_max_time = true;
+  GenerateStream lenient(settings);
+  const auto all = Play(lenient, late);
+  EXPECT_EQ(all.back().finished().reason(), v1::FINISH_REASON_TIME_LIMIT);
+  EXPECT_TRUE(lenient.end()->ok());
+}
+
+TEST(GenerateStreamTest, ErrorsAreTheCallsStatusAndNoMessage) {
+  GenerateStream::Settings settings = Streamed();
+  settings.stream = false;
+  settings.deadline_is_max_time = true;
+  GenerateStream stream(settings);
+  FinishedEvent event = End(FinishReason::kEos);
+  event.status = absl::InternalError("boom");
+  EXPECT_THAT(Play(stream, event), IsEmpty());
+  EXPECT_EQ(*stream.end(), absl::InternalError("boom"));
+}
+
+TEST(GenerateStreamTest, EndBeforeAnythingHappened) {
+  GenerateStream stream(Streamed());
+  FinishedEvent event;
+  event.status = absl::CancelledError("gone");
+  EXPECT_THAT(stream.Take(event), IsEmpty());
+  EXPECT_TRUE(absl::IsCancelled(*stream.end()));
+  EXPECT_EQ(stream.cached_tokens(), -1);
+}
+
+}  // namespace
+}  // namespace kvasir

@@ -1,0 +1,375 @@
+// Calls to a live server whose engine is a stand-in: what is rare with a real
+// one happens here on demand.
+
+#include <memory>
+#include <set>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/synchronization/notification.h"
+#include "gmock/gmock.h"
+#include "grpcpp/generic/generic_stub.h"
+#include "gtest/gtest.h"
+
+#include "grpc/health/v1/health.grpc.pb.h"
+#include "httplib.h"
+#include "server/call_stats.h"
+#include "tests/server/live_server.h"
+#include "tests/server/server_testing.h"
+
+namespace kvasir {
+namespace {
+
+using testing::HasSubstr;
+namespace health = ::grpc::health::v1;
+
+class ServerCallsTest : public testing::Test {
+ protected:
+  void Serve() {
+    auto backend = std::make_unique<FakeBackend>();
+    backend_ = backend.get();
+    live_.server().Serve(std::move(backend));
+  }
+
+  health::HealthCheckResponse::ServingStatus Health(
+      const std::string& service) {
+    grpc::ClientContext context;
+    health::HealthCheckRequest request;
+    request.set_service(service);
+    health::HealthCheckResponse answer;
+    const grpc::Status status = health::Health::NewStub(live_.channel())
+                                    ->Check(&context, request, &answer);
+    return status.ok() ? answer.status()
+                       : health::HealthCheckResponse::SERVICE_UNKNOWN;
+  }
+
+  std::string Http(const std::string& path, int want_status) {
+    httplib::Client client(live_.server().metrics_address().host,
+                           live_.server().metrics_address().port);
+    const auto result = client.Get(path.c_str());
+    if (!result) return "no answer";
+    EXPECT_EQ(result->status, want_status) << path;
+    return result->body;
+  }
+
+  static v1::GenerateRequest Ask(const std::string& text) {
+    v1::GenerateRequest request;
+    request.set_text(text);
+    request.set_stream(true);
+    return request;
+  }
+
+  LiveServer live_;
+  FakeBackend* backend_ = nullptr;
+};
+
+// SRV-5: nothing is promised before a token can be made, and nothing hangs.
+TEST_F(ServerCallsTest, NotServingWhileLoading) {
+  for (const char* service :
+       {"", "kvasir.v1.Inference", "kvasir.v1.CacheAdmin"}) {
+    EXPECT_EQ(Health(service), health::HealthCheckResponse::NOT_SERVING);
+  }
+  EXPECT_EQ(Health("liveness"), health::HealthCheckResponse::SERVING);
+  EXPECT_EQ(Health("nobody"), health::HealthCheckResponse::SERVICE_UNKNOWN);
+  live_.server().SetLoadProgress(30, 120);
+  grpc::ClientContext context;
+  const LiveServer::Result result = live_.Generate(context, Ask("x"));
+  EXPECT_EQ(result.status.error_code(), grpc::UNAVAILABLE);
+  EXPECT_THAT(result.status.error_message(), HasSubstr("25%"));
+  EXPECT_EQ(ReasonIn(result.status), "MODEL_LOADING");
+  EXPECT_EQ(context.GetServerTrailingMetadata().count("grpc-retry-pushback-ms"),
+            1u);
+  EXPECT_THAT(Http("/readyz", 503), HasSubstr("loading"));
+  EXPECT_EQ(Http("/livez", 200), "ok\n");
+  grpc::ClientContext status_context;
+  v1::GetServerStatusResponse answer;
+  ASSERT_TRUE(
+      live_.inference().GetServerStatus(&status_context, {}, &answer).ok());
+  EXPECT_EQ(answer.state(), v1::SERVER_STATE_LOADING);
+  EXPECT_EQ(answer.load_done_bytes(), 30);
+
+  Serve();
+  for (const char* service :
+       {"", "kvasir.v1.Inference", "kvasir.v1.CacheAdmin"}) {
+    EXPECT_EQ(Health(service), health::HealthCheckResponse::SERVING);
+  }
+  EXPECT_EQ(Http("/readyz", 200), "ok\n");
+  EXPECT_EQ(Http("/healthz", 200), "ok\n");
+  EXPECT_THAT(Http("/metrics", 200), HasSubstr("kvasir_requests_running"));
+  Http("/nothing", 404);
+}
+
+TEST_F(ServerCallsTest, HealthFollowsTheEngine) {
+  Serve();
+  EngineStats sick;
+  sick.healthy = false;
+  backend_->SetStats(sick);
+  EXPECT_TRUE(Eventually([this] {
+    return Health("") == health::HealthCheckResponse::NOT_SERVING;
+  }));
+  EXPECT_EQ(Health("liveness"), health::HealthCheckResponse::SERVING);
+  backend_->SetStats({});
+  EXPECT_TRUE(Eventually(
+      [this] { return Health("") == health::HealthCheckResponse::SERVING; }));
+}
+
+// Health's stream is what a gRPC client's own health checks listen to.
+TEST_F(ServerCallsTest, HealthWatchersHearOfTheChange) {
+  grpc::ClientContext context;
+  const auto stub = health::Health::NewStub(live_.channel());
+  const auto reader = stub->Watch(&context, {});
+  health::HealthCheckResponse answer;
+  ASSERT_TRUE(reader->Read(&answer));
+  EXPECT_EQ(answer.status(), health::HealthCheckResponse::NOT_SERVING);
+  Serve();
+  ASSERT_TRUE(reader->Read(&answer));
+  EXPECT_EQ(answer.status(), health::HealthCheckResponse::SERVING);
+  live_.server().BeginDrain();
+  ASSERT_TRUE(reader->Read(&answer));
+  EXPECT_EQ(answer.status(), health::HealthCheckResponse::NOT_SERVING);
+  context.TryCancel();
+}
+
+// Every method that is not built says so by its name, in both services.
+TEST_F(ServerCallsTest, UnbuiltMethodsAreRefusedByName) {
+  Serve();
+  const std::set<std::string> built = {
+      "Generate",        "CancelGeneration", "Tokenize",
+      "Detokenize",      "ListModels",       "GetModel",
+      "GetServerStatus", "GetCacheStats",    "FlushCache"};
+  grpc::GenericStub stub(live_.channel());
+  int refused = 0;
+  for (const std::string& method : MethodNames()) {
+    if (built.contains(method.substr(method.find('/') + 1))) continue;
+    grpc::ClientContext context;
+    grpc::CompletionQueue queue;
+    const grpc::Slice nothing;
+    grpc::ByteBuffer empty(&nothing, 1);
+    grpc::ByteBuffer answer;
+    grpc::Status status;
+    const auto call =
+        stub.PrepareUnaryCall(&context, "/" + method, empty, &queue);
+    call->StartCall();
+    call->Finish(&answer, &status, nullptr);
+    void* tag = nullptr;
+    bool ok = false;
+    queue.Next(&tag, &ok);
+    EXPECT_EQ(status.error_code(), grpc::UNIMPLEMENTED) << method;
+    EXPECT_THAT(status.error_message(), HasSubstr(method));
+    EXPECT_EQ(ReasonIn(status), "NOT_IMPLEMENTED");
+    ++refused;
+  }
+  EXPECT_EQ(refused, 19);
+}
+
+TEST_F(ServerCallsTest, RefusalsOfTheEngineReachTheClient) {
+  Serve();
+  backend_->submit_status =
+      absl::ResourceExhaustedError("inbox_limit: 3 requests wait, at most 3");
+  grpc::ClientContext context;
+  const LiveServer::Result full = live_.Generate(context, Ask("x"));
+  EXPECT_EQ(full.status.error_code(), grpc::RESOURCE_EXHAUSTED);
+  EXPECT_EQ(ReasonIn(full.status), "QUEUE_FULL");
+  const auto& trailers = context.GetServerTrailingMetadata();
+  EXPECT_EQ(trailers.count("grpc-retry-pushback-ms"), 1u);
+  EXPECT_EQ(trailers.count("x-request-id"), 1u);
+}
+
+TEST_F(ServerCallsTest, RequestIdFromMetadataIsEchoed) {
+  Serve();
+  backend_->submit_status = absl::NotFoundError("x");
+  grpc::ClientContext context;
+  context.AddMetadata("x-request-id", "from-proxy");
+  live_.Generate(context, Ask("x"));
+  const auto& trailers = context.GetServerTrailingMetadata();
+  const auto it = trailers.find("x-request-id");
+  ASSERT_NE(it, trailers.end());
+  EXPECT_EQ(it->second, "from-proxy");
+}
+
+// The engine must learn that nobody listens any more: it holds memory.
+TEST_F(ServerCallsTest, CancelledCallIsCancelledInTheEngine) {
+  Serve();
+  v1::GenerateRequest request = Ask("x");
+  request.set_request_id("mine");
+  grpc::ClientContext context;
+  const auto reader = live_.inference().Generate(&context, request);
+  const std::shared_ptr<TokenSink> sink = backend_->sink(0);
+  EXPECT_TRUE(sink->Push(AcceptedEvent{1, 0, "v"}));
+  v1::GenerateResponse message;
+  ASSERT_TRUE(reader->Read(&message));
+  EXPECT_EQ(message.request_id(), "mine");
+  context.TryCancel();
+  EXPECT_EQ(reader->Finish().error_code(), grpc::CANCELLED);
+  EXPECT_TRUE(Eventually([this] { return !backend_->cancelled().empty(); }));
+  EXPECT_THAT(backend_->cancelled(), testing::ElementsAre("mine"));
+  EXPECT_FALSE(sink->Push(DeltaEvent{{1}, "late"})) << "nobody reads";
+  FinishedEvent last;
+  last.status = absl::CancelledError("x");
+  sink->Push(last);
+}
+
+// SRV-2: a client that does not read costs a bounded amount of memory and then
+// its call.
+TEST(SlowClientTest, QueueIsBoundedAndTheCallEndsWithAReason) {
+  ServerConfig config = LiveServer::Config();
+  config.stream_queue_limit = 4;
+  LiveServer live(config);
+  auto backend = std::make_unique<FakeBackend>();
+  FakeBackend* fake = backend.get();
+  live.server().Serve(std::move(backend));
+  v1::GenerateRequest request;
+  request.set_text("x");
+  request.set_stream(true);
+  grpc::ClientContext context;
+  const auto reader = live.inference().Generate(&context, request);
+  std::shared_ptr<TokenSink> sink = fake->sink(0);
+  // More than what lies in the sockets and windows on the way.
+  const std::string large(1 << 20, 'x');
+  int pushed = 0;
+  while (sink->Push(DeltaEvent{{1}, large})) {
+    ASSERT_LT(++pushed, 1000) << "the queue has no bound";
+  }
+  FinishedEvent last;
+  last.status = absl::CancelledError("nobody reads the stream");
+  sink->Push(last);
+  sink.reset();
+  fake->DropSinks();
+  v1::GenerateResponse message;
+  while (reader->Read(&message)) {
+  }
+  const grpc::Status status = reader->Finish();
+  EXPECT_EQ(status.error_code(), grpc::RESOURCE_EXHAUSTED);
+  EXPECT_EQ(ReasonIn(status), "CLIENT_READS_TOO_SLOWLY");
+  EXPECT_THAT(status.error_message(), HasSubstr("server.stream_queue"));
+}
+
+// SRV-4: named at once, by gRPC itself, and the server goes on.
+TEST(MessageSizeTest, TooLargeARequestIsResourceExhausted) {
+  ServerConfig config = LiveServer::Config();
+  config.max_message_bytes = 4096;
+  LiveServer live(config);
+  live.server().Serve(std::make_unique<FakeBackend>());
+  v1::GenerateRequest request;
+  request.set_text(std::string(5000, 'x'));
+  const LiveServer::Result result = live.Generate(request);
+  EXPECT_EQ(result.status.error_code(), grpc::RESOURCE_EXHAUSTED);
+  EXPECT_THAT(result.status.error_message(), HasSubstr("4096"));
+  grpc::ClientContext context;
+  v1::ListModelsResponse models;
+  EXPECT_TRUE(live.inference().ListModels(&context, {}, &models).ok());
+}
+
+// SRV-3: SO_REUSEPORT, a default of both libraries, would let two daemons share
+// a port and answer each other's calls.
+TEST(TakenPortTest, EachListenerNamesItsPort) {
+  LiveServer first;
+  ServerConfig config = LiveServer::Config();
+  config.listen = first.server().grpc_address();
+  absl::Status status = KvasirServer::Start(config, nullptr).status();
+  EXPECT_TRUE(absl::IsAlreadyExists(status)) << status;
+  EXPECT_THAT(std::string(status.message()),
+              HasSubstr("server.listen " + config.listen.ToString()));
+  config = LiveServer::Config();
+  config.metrics_listen = first.server().metrics_address();
+  status = KvasirServer::Start(config, nullptr).status();
+  EXPECT_TRUE(absl::IsAlreadyExists(status)) << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr("metrics.listen"));
+  // The wildcard covers the port, too.
+  config = LiveServer::Config();
+  config.listen = {"0.0.0.0", first.server().grpc_address().port};
+  EXPECT_TRUE(
+      absl::IsAlreadyExists(KvasirServer::Start(config, nullptr).status()));
+  config.listen = {"no.such.host.invalid", 1};
+  EXPECT_TRUE(
+      absl::IsInvalidArgument(KvasirServer::Start(config, nullptr).status()));
+}
+
+TEST_F(ServerCallsTest, ModelsAndTheirPages) {
+  Serve();
+  const auto list = [this](const v1::ListModelsRequest& request,
+                           v1::ListModelsResponse& answer) {
+    grpc::ClientContext context;
+    return live_.inference().ListModels(&context, request, &answer);
+  };
+  v1::ListModelsRequest request;
+  v1::ListModelsResponse models;
+  ASSERT_TRUE(list(request, models).ok());
+  ASSERT_EQ(models.models_size(), 1);
+  EXPECT_EQ(models.models(0).name(), "tiny");
+  EXPECT_EQ(models.models(0).max_context(), 256);
+  EXPECT_EQ(models.models(0).state(), v1::MODEL_STATE_READY);
+  EXPECT_EQ(models.models(0).kv_dtype(), v1::KV_DTYPE_F16);
+  EXPECT_EQ(models.next_page_token(), "");
+  request.set_page_size(-1);
+  EXPECT_EQ(list(request, models).error_code(), grpc::INVALID_ARGUMENT);
+  request.set_page_size(1000);
+  EXPECT_TRUE(list(request, models).ok()) << "lowered, as documented";
+  request.set_page_token("x");
+  EXPECT_EQ(list(request, models).error_code(), grpc::INVALID_ARGUMENT);
+  grpc::ClientContext context;
+  v1::GetModelRequest get;
+  get.set_model("other");
+  v1::GetModelResponse model;
+  EXPECT_EQ(live_.inference().GetModel(&context, get, &model).error_code(),
+            grpc::NOT_FOUND);
+}
+
+TEST_F(ServerCallsTest, FlushScopes) {
+  Serve();
+  const auto flush = [this](const v1::FlushCacheRequest& request) {
+    grpc::ClientContext context;
+    v1::FlushCacheResponse answer;
+    const grpc::Status status =
+        live_.admin().FlushCache(&context, request, &answer);
+    if (status.ok()) {
+      EXPECT_EQ(answer.freed_blocks(), 3);
+      EXPECT_EQ(answer.freed_bytes(), 4096);
+    }
+    return status.error_code();
+  };
+  v1::FlushCacheRequest request;
+  EXPECT_EQ(flush(request), grpc::OK);
+  request.set_scope(v1::FLUSH_SCOPE_MODEL);
+  request.set_value("tiny");
+  EXPECT_EQ(flush(request), grpc::OK);
+  request.set_value("other");
+  EXPECT_EQ(flush(request), grpc::NOT_FOUND);
+  request.set_scope(v1::FLUSH_SCOPE_ALL);
+  EXPECT_EQ(flush(request), grpc::INVALID_ARGUMENT) << "a value without a use";
+  request.clear_value();
+  request.set_scope(v1::FLUSH_SCOPE_SALT);
+  EXPECT_EQ(flush(request), grpc::UNIMPLEMENTED);
+  request.set_scope(v1::FLUSH_SCOPE_ALL);
+  request.add_tiers(v1::CACHE_TIER_DISK);
+  EXPECT_EQ(flush(request), grpc::UNIMPLEMENTED);
+  request.clear_tiers();
+  request.mutable_wait()->set_seconds(601);
+  EXPECT_EQ(flush(request), grpc::INVALID_ARGUMENT);
+  request.mutable_wait()->set_seconds(0);
+  EXPECT_EQ(flush(request), grpc::OK);
+}
+
+TEST_F(ServerCallsTest, CancelGenerationChecksItsLists) {
+  Serve();
+  const auto cancel = [this](const v1::CancelGenerationRequest& request) {
+    grpc::ClientContext context;
+    v1::CancelGenerationResponse answer;
+    return live_.inference()
+        .CancelGeneration(&context, request, &answer)
+        .error_code();
+  };
+  v1::CancelGenerationRequest request;
+  EXPECT_EQ(cancel(request), grpc::INVALID_ARGUMENT);
+  request.add_request_ids("req-a");
+  EXPECT_EQ(cancel(request), grpc::OK);
+  request.set_reason(std::string(257, 'x'));
+  EXPECT_EQ(cancel(request), grpc::INVALID_ARGUMENT);
+  request.clear_reason();
+  for (int i = 0; i < 1024; ++i) request.add_request_ids("req-b");
+  EXPECT_EQ(cancel(request), grpc::INVALID_ARGUMENT);
+}
+
+}  // namespace
+}  // namespace kvasir

@@ -1,0 +1,213 @@
+#include "server/server_config.h"
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+#include "server/config_file.h"
+#include "tests/server/server_testing.h"
+
+namespace kvasir {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+class ServerConfigTest : public testing::Test {
+ protected:
+  ServerConfigTest() {
+    sources_.default_file = "";
+    sources_.environment =
+        [this](const std::string& name) -> std::optional<std::string> {
+      const auto it = environment_.find(name);
+      if (it == environment_.end()) return std::nullopt;
+      return it->second;
+    };
+    sources_.memory_limit = [] { return int64_t{1000}; };
+  }
+
+  absl::StatusOr<ParsedConfig> Parse(std::vector<std::string> arguments) {
+    sources_.arguments = std::move(arguments);
+    return ParseConfig(sources_);
+  }
+
+  std::string Origin(const ParsedConfig& parsed, const std::string& key) {
+    for (const ConfigValue& value : parsed.values) {
+      if (value.key == key) return value.origin;
+    }
+    return "no such key";
+  }
+
+  void ExpectError(std::vector<std::string> arguments,
+                   std::vector<std::string> parts) {
+    const absl::Status status = Parse(std::move(arguments)).status();
+    ASSERT_FALSE(status.ok());
+    for (const std::string& part : parts) {
+      EXPECT_THAT(std::string(status.message()), HasSubstr(part));
+    }
+    EXPECT_EQ(
+        std::count(status.message().begin(), status.message().end(), '\n'), 0)
+        << "one line: " << status.message();
+  }
+
+  std::map<std::string, std::string> environment_;
+  ConfigSources sources_;
+};
+
+TEST_F(ServerConfigTest, Defaults) {
+  const absl::StatusOr<ParsedConfig> parsed = Parse({"--model", "m.gguf"});
+  ASSERT_TRUE(parsed.ok()) << parsed.status();
+  const ServerConfig& config = parsed->config;
+  EXPECT_EQ(config.listen.ToString(), "127.0.0.1:8001");
+  EXPECT_EQ(config.metrics_listen.ToString(), "127.0.0.1:8002");
+  EXPECT_EQ(config.engine.model_path, "m.gguf");
+  EXPECT_EQ(config.engine.model_name, "");
+  EXPECT_EQ(config.engine.cache_bytes, kDefaultCacheBytes);
+  EXPECT_EQ(config.max_message_bytes, 64 << 20);
+  EXPECT_EQ(config.drain_timeout, absl::Seconds(30));
+  EXPECT_EQ(config.stream_queue_limit, 1024);
+  EXPECT_TRUE(config.engine.prefix_caching);
+  // What the engine would use by itself is what is written in the table.
+  const EngineOptions engine;
+  EXPECT_EQ(config.engine.block_tokens, engine.block_tokens);
+  EXPECT_EQ(config.engine.kv_type, engine.kv_type);
+  EXPECT_EQ(config.engine.token_budget, engine.token_budget);
+  EXPECT_EQ(config.engine.prefill_chunk, engine.prefill_chunk);
+  EXPECT_EQ(config.engine.max_sequences, engine.max_sequences);
+  EXPECT_EQ(config.engine.inbox_limit, engine.inbox_limit);
+  EXPECT_EQ(config.engine.activations, engine.activations);
+  EXPECT_EQ(config.engine.thread_count, engine.thread_count);
+}
+
+TEST_F(ServerConfigTest, FlagsOverEnvironmentOverFileOverDefaults) {
+  const std::string file =
+      WriteTestFile("order.yaml",
+                    "model: {path: file.gguf}\n"
+                    "cache:\n  size: 1GiB\n  block_tokens: 32\n"
+                    "server:\n  listen: '[::1]:1'\n");
+  environment_ = {{"KVASIR_CACHE_SIZE", "2GiB"},
+                  {"KVASIR_SERVER_LISTEN", "127.0.0.1:2"}};
+  const absl::StatusOr<ParsedConfig> parsed =
+      Parse({"--config", file, "--listen=127.0.0.1:3"});
+  ASSERT_TRUE(parsed.ok()) << parsed.status();
+  EXPECT_EQ(parsed->config.listen.port, 3);
+  EXPECT_EQ(parsed->config.engine.cache_bytes, int64_t{2} << 30);
+  EXPECT_EQ(parsed->config.engine.block_tokens, 32);
+  EXPECT_EQ(parsed->config.engine.model_path, "file.gguf");
+  EXPECT_EQ(Origin(*parsed, "server.listen"), "flag --listen");
+  EXPECT_EQ(Origin(*parsed, "cache.size"), "environment KVASIR_CACHE_SIZE");
+  EXPECT_EQ(Origin(*parsed, "cache.block_tokens"), "file " + file + ":4");
+  EXPECT_EQ(Origin(*parsed, "engine.threads"), "default");
+}
+
+TEST_F(ServerConfigTest, FileFromTheEnvironmentOrItsUsualPlace) {
+  environment_["KVASIR_CONFIG"] =
+      WriteTestFile("env.yaml", "model: {path: a.gguf}\n");
+  EXPECT_EQ(Parse({})->config.engine.model_path, "a.gguf");
+  environment_.clear();
+  sources_.default_file =
+      WriteTestFile("usual.yaml", "model: {path: b.gguf}\n");
+  EXPECT_EQ(Parse({})->config.engine.model_path, "b.gguf");
+  sources_.default_file = "/nowhere/kvasird.yaml";
+  EXPECT_TRUE(Parse({"--model=c.gguf"}).ok()) << "it need not exist";
+}
+
+TEST_F(ServerConfigTest, ModelMayCarryItsName) {
+  EXPECT_EQ(Parse({"--model=chat=/a/b.gguf"})->config.engine.model_name,
+            "chat");
+  EXPECT_EQ(Parse({"--model=chat=/a/b.gguf"})->config.engine.model_path,
+            "/a/b.gguf");
+  EXPECT_EQ(Parse({"--model=/a=b/c.gguf"})->config.engine.model_path,
+            "/a=b/c.gguf")
+      << "a name has no slash";
+  EXPECT_EQ(
+      Parse({"--model=m.gguf", "--model-name=x"})->config.engine.model_name,
+      "x");
+}
+
+// The operator must see from the line alone which of four places is wrong.
+TEST_F(ServerConfigTest, ErrorsNameOptionOriginWantedAndFound) {
+  ExpectError({"--model=m", "--cache-size=512"},
+              {"--cache-size", "wanted", "\"512\"", "flag"});
+  environment_["KVASIR_ENGINE_THREADS"] = "many";
+  ExpectError({"--model=m"}, {"--threads", "wanted a whole number", "\"many\"",
+                              "environment KVASIR_ENGINE_THREADS"});
+  environment_.clear();
+  ExpectError({}, {"--model", "found none"});
+  ExpectError({"--model=m", "--listen=8001"}, {"--listen", "HOST:PORT"});
+  ExpectError({"--model=m", "--simd=fast"}, {"--simd", "auto or scalar"});
+  ExpectError({"--model=m", "--log-level=loud"}, {"--log-level", "loud"});
+  ExpectError({"--model=m", "--prefix-caching=perhaps"}, {"--prefix-caching"});
+  ExpectError({"--model=m", "--max-message=1B"}, {"--max-message", "1KiB"});
+  ExpectError({"--model=m", "--stream-queue=0"}, {"--stream-queue"});
+  ExpectError({"--model=m", "--cache-size=0%"}, {"--cache-size"});
+  ExpectError({"--model=m", "--modle=x"}, {"--modle"});
+  ExpectError({"--model=m", "stray"}, {"stray"});
+  ExpectError({"--model=m", "--config=/nowhere.yaml"}, {"/nowhere.yaml"});
+}
+
+TEST_F(ServerConfigTest, FileErrorsNameFileAndLine) {
+  const auto error = [this](const std::string& text) {
+    const std::string file = WriteTestFile("bad.yaml", text);
+    return std::string(
+        Parse({"--model=m", "--config", file}).status().message());
+  };
+  EXPECT_THAT(error("model:\n  path: m\n  pathh: n\n"),
+              AllOf(HasSubstr("bad.yaml:3"), HasSubstr("model.pathh")));
+  EXPECT_THAT(error("cache:\n  size: [1, 2]\n"), HasSubstr("bad.yaml:2"));
+  EXPECT_THAT(error("cache: {size: 1GiB}\ncache: {size: 2GiB}\n"),
+              AllOf(HasSubstr("bad.yaml:2"), HasSubstr("twice")));
+  EXPECT_THAT(error("just words\n"), HasSubstr("bad.yaml:1"));
+  EXPECT_THAT(error("a: [1\n"), HasSubstr("bad.yaml:"));
+  EXPECT_THAT(error("cache:\n  size: 512\n"),
+              AllOf(HasSubstr("--cache-size"), HasSubstr("bad.yaml:2")));
+  EXPECT_EQ(error(""), "") << "an empty file says nothing wrong";
+}
+
+TEST_F(ServerConfigTest, PrintConfigShowsValuesAndOrigins) {
+  const absl::StatusOr<ParsedConfig> parsed =
+      Parse({"--print-config", "--cache-size=60%"});
+  ASSERT_TRUE(parsed.ok()) << "no model is needed to look: " << parsed.status();
+  EXPECT_EQ(parsed->action, ParsedConfig::Action::kPrintConfig);
+  EXPECT_EQ(parsed->config.engine.cache_bytes, 600);
+  const std::string text = FormatConfig(parsed->values);
+  EXPECT_THAT(text, HasSubstr("cache.size"));
+  EXPECT_THAT(text, testing::ContainsRegex("60% +flag --cache-size"));
+  EXPECT_THAT(text,
+              testing::ContainsRegex("engine.token_budget +256 +default"));
+}
+
+// --help is the reference: it must not miss an option.
+TEST_F(ServerConfigTest, HelpNamesEveryOptionWithEnvironmentAndDefault) {
+  const absl::StatusOr<ParsedConfig> help = Parse({"--help"});
+  ASSERT_TRUE(help.ok());
+  EXPECT_EQ(help->action, ParsedConfig::Action::kPrintText);
+  const absl::StatusOr<ParsedConfig> all = Parse({"--print-config"});
+  for (const ConfigValue& value : all->values) {
+    std::string name = "KVASIR_" + value.key;
+    std::transform(name.begin(), name.end(), name.begin(), [](char c) {
+      return c == '.' ? '_' : static_cast<char>(std::toupper(c));
+    });
+    EXPECT_THAT(help->text, HasSubstr(name));
+  }
+  EXPECT_THAT(Parse({"--version"})->text, HasSubstr(KVASIR_VERSION));
+}
+
+TEST(ConfigFileTest, FlattensSections) {
+  const std::string file =
+      WriteTestFile("flat.yaml", "a:\n  b:\n    c: 1\n  d: x y\n");
+  const auto values = ReadConfigFile(file);
+  ASSERT_TRUE(values.ok()) << values.status();
+  EXPECT_EQ(values->at("a.b.c").text, "1");
+  EXPECT_EQ(values->at("a.b.c").line, 3);
+  EXPECT_EQ(values->at("a.d").text, "x y");
+  EXPECT_TRUE(absl::IsNotFound(ReadConfigFile("/nowhere").status()));
+}
+
+}  // namespace
+}  // namespace kvasir

@@ -1,0 +1,143 @@
+#ifndef KVASIR_TESTS_SERVER_SERVER_TESTING_H_
+#define KVASIR_TESTS_SERVER_SERVER_TESTING_H_
+
+#include <fstream>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/synchronization/mutex.h"
+#include "gtest/gtest.h"
+
+#include "engine/model/tokenizer.h"
+#include "kvasir/v1/inference.pb.h"
+#include "server/generation_backend.h"
+#include "server/request_codec.h"
+#include "tests/support/tiny_model.h"
+
+namespace kvasir {
+
+// The tokenizer of the model TINY, without the model.
+inline std::unique_ptr<Tokenizer> MakeTinyTokenizer() {
+  const TinyVocabulary vocabulary = MakeTinyVocabulary(0);
+  TokenizerSpec spec;
+  spec.pre_tokenizer = "smollm";
+  spec.tokens = vocabulary.tokens;
+  for (const int32_t kind : vocabulary.kinds) {
+    spec.kinds.push_back(kind == 3 ? TokenizerSpec::Kind::kControl
+                                   : TokenizerSpec::Kind::kNormal);
+  }
+  spec.merges = vocabulary.merges;
+  spec.bos = 1;
+  spec.eos = 2;
+  spec.end_tokens = {0, 2};
+  absl::StatusOr<std::unique_ptr<Tokenizer>> tokenizer =
+      Tokenizer::Create(std::move(spec));
+  if (!tokenizer.ok()) ADD_FAILURE() << tokenizer.status();
+  return *std::move(tokenizer);
+}
+
+inline ModelInfo MakeTinyInfo(const Tokenizer& tokenizer) {
+  ModelInfo info;
+  info.name = "tiny";
+  info.architecture = "llama";
+  info.quantization = "F32";
+  info.digest = "d1";
+  info.cache_version = "tiny@12345678";
+  info.cache_fingerprint = "1234567890abcdef";
+  info.backend = "cpu test";
+  info.kv_type = "f16";
+  info.max_context = 256;
+  info.vocab_size = tokenizer.size();
+  info.layer_count = 2;
+  info.end_tokens = {0, 2};
+  return info;
+}
+
+// A backend without an engine: it keeps what it is given, and a test decides
+// what comes back. Any thread.
+class FakeBackend final : public GenerationBackend {
+ public:
+  FakeBackend() : tokenizer_(MakeTinyTokenizer()) {
+    info_ = MakeTinyInfo(*tokenizer_);
+    longest_ = LongestTokenBytes(*tokenizer_);
+  }
+
+  const Tokenizer& tokenizer() const override { return *tokenizer_; }
+  const ModelInfo& model() const override { return info_; }
+  size_t longest_token_bytes() const override { return longest_; }
+
+  absl::Status Submit(Request request,
+                      std::shared_ptr<TokenSink> sink) override {
+    absl::MutexLock lock(&mu_);
+    if (!submit_status.ok()) return submit_status;
+    requests_.push_back(std::move(request));
+    sinks_.push_back(std::move(sink));
+    return absl::OkStatus();
+  }
+  bool Cancel(std::string_view id, CancelSource source,
+              std::string_view reason) override {
+    absl::MutexLock lock(&mu_);
+    cancelled_.emplace_back(id);
+    return true;
+  }
+  absl::StatusOr<FlushOutcome> FlushCache() override {
+    return FlushOutcome{3, 4096};
+  }
+  void BeginDrain() override {}
+  void CancelAll(CancelSource source, std::string_view reason) override {}
+  bool WaitIdle(absl::Duration timeout) override { return true; }
+  EngineStats Stats() const override {
+    absl::MutexLock lock(&mu_);
+    return stats_;
+  }
+
+  // The sink of the `index`th submission; waits until it is there.
+  std::shared_ptr<TokenSink> sink(size_t index) {
+    absl::MutexLock lock(&mu_);
+    const auto there = [this, index]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+      return sinks_.size() > index;
+    };
+    mu_.Await(absl::Condition(&there));
+    return sinks_[index];
+  }
+  // Lets go of all sinks, as an engine does after the last event.
+  void DropSinks() {
+    absl::MutexLock lock(&mu_);
+    sinks_.clear();
+  }
+  std::vector<std::string> cancelled() const {
+    absl::MutexLock lock(&mu_);
+    return cancelled_;
+  }
+  void SetStats(EngineStats stats) {
+    absl::MutexLock lock(&mu_);
+    stats_ = std::move(stats);
+  }
+
+  absl::Status submit_status;  // set before the calls
+
+ private:
+  std::unique_ptr<Tokenizer> tokenizer_;
+  ModelInfo info_;
+  size_t longest_ = 0;
+  mutable absl::Mutex mu_;
+  std::vector<Request> requests_ ABSL_GUARDED_BY(mu_);
+  std::vector<std::shared_ptr<TokenSink>> sinks_ ABSL_GUARDED_BY(mu_);
+  std::vector<std::string> cancelled_ ABSL_GUARDED_BY(mu_);
+  EngineStats stats_ ABSL_GUARDED_BY(mu_);
+};
+
+// Writes `text` to a file of this test and returns its path.
+inline std::string WriteTestFile(const std::string& name,
+                                 const std::string& text) {
+  const std::string path = testing::TempDir() + "/" + name;
+  std::ofstream(path) << text;
+  return path;
+}
+
+}  // namespace kvasir
+
+#endif  // KVASIR_TESTS_SERVER_SERVER_TESTING_H_
