@@ -140,36 +140,63 @@ KVASIR_INLINE void BlockSums(const uint8_t* levels, const Q8Block* activations,
   }
 }
 
-// kRows rows by kSlices slices of a group, from `slice` on.
-template <class S, DType kType, int kRows, int kSlices>
+// A kernel fetches the weights of its next tile into the second-level cache, at
+// the place where it reads this one's: the processor itself stops looking ahead
+// at each 4 KiB page, and a tile is a few pages. Tiles too long for that cache
+// are read far enough within each page to do with a short way ahead.
+constexpr int64_t kMaxTileAhead = 128 << 10;
+constexpr int64_t kBytesAhead = 4 << 10;
+
+constexpr int64_t FetchAhead(int64_t tile_bytes) {
+  return tile_bytes <= kMaxTileAhead ? tile_bytes : kBytesAhead;
+}
+
+template <int64_t kBytes>
+KVASIR_INLINE void Fetch(const uint8_t* at) {
+  for (int64_t line = 0; line < kBytes; line += kStepBytes) {
+    __builtin_prefetch(at + line, /*rw=*/0, /*locality=*/2);
+  }
+}
+
+// kRows rows by kGroups groups from `group` on, of each kSlices slices from
+// `slice` on.
+template <class S, DType kType, int kRows, int kGroups, int kSlices>
 KVASIR_INLINE void TileQ8(const PackedGroups& weights, int64_t group,
                           int64_t slice, const Q8Block* activations,
                           int64_t stride, float* result) {
   constexpr QuantFormat kFormat = QuantFormatOf(kType);
   constexpr bool kHasMin = kFormat.scales == ScaleKind::kScaleMin ||
                            kFormat.scales == ScaleKind::kSuperMin;
+  constexpr int kVectors = kGroups * kSlices;
   const uint8_t* scales = weights.Scales(group);
   const uint8_t* levels = weights.Levels(group) + slice * S::kBytes;
-  typename S::F sums[kSlices][kRows];
-  for (int s = 0; s < kSlices; ++s) {
-    for (int r = 0; r < kRows; ++r) sums[s][r] = S::Zero();
+  const int64_t group_bytes = weights.group_bytes;
+  const int64_t ahead = FetchAhead(kGroups * group_bytes);
+  typename S::F sums[kVectors][kRows];
+  for (int v = 0; v < kVectors; ++v) {
+    for (int r = 0; r < kRows; ++r) sums[v][r] = S::Zero();
   }
   const int64_t blocks = weights.columns / kBlockWeights;
   for (int64_t b = 0; b < blocks; ++b) {
-    for (int s = 0; s < kSlices; ++s) {
+    for (int v = 0; v < kVectors; ++v) {
+      const int64_t offset = v / kSlices * group_bytes;
+      const int64_t part = v % kSlices;
+      if (slice + part == 0) {
+        Fetch<LevelBytes(kFormat.bits)>(levels + offset + ahead);
+      }
       const SliceFactors<S> factors =
-          LoadFactors<S, kFormat.scales>(scales, b, slice + s);
+          LoadFactors<S, kFormat.scales>(scales + offset, b, slice + part);
       typename S::I integers[kRows];
-      BlockSums<S, kType, kRows>(levels + s * S::kBytes, activations, factors,
-                                 integers);
+      BlockSums<S, kType, kRows>(levels + offset + part * S::kBytes,
+                                 activations, factors, integers);
       for (int r = 0; r < kRows; ++r) {
         const Q8Block& block = activations[r];
-        sums[s][r] = S::Fma(
+        sums[v][r] = S::Fma(
             S::ToFloat(integers[r]),
-            S::Mul(factors.scale, S::BroadcastF32(&block.scale)), sums[s][r]);
+            S::Mul(factors.scale, S::BroadcastF32(&block.scale)), sums[v][r]);
         if constexpr (kHasMin) {
-          sums[s][r] = S::Fma(factors.min, S::BroadcastF32(&block.scaled_sum),
-                              sums[s][r]);
+          sums[v][r] = S::Fma(factors.min, S::BroadcastF32(&block.scaled_sum),
+                              sums[v][r]);
         }
       }
     }
@@ -177,48 +204,53 @@ KVASIR_INLINE void TileQ8(const PackedGroups& weights, int64_t group,
     activations += stride;
   }
   result += group * kGroupRows + slice * S::kLanes;
-  for (int s = 0; s < kSlices; ++s) {
+  for (int v = 0; v < kVectors; ++v) {
     for (int r = 0; r < kRows; ++r) {
-      S::Store(sums[s][r], result + r * kTileOutputs + s * S::kLanes);
+      S::Store(sums[v][r], result + r * kTileOutputs +
+                               v / kSlices * kGroupRows +
+                               v % kSlices * S::kLanes);
     }
   }
 }
 
-template <class S, DType kType, int kRows, int kSlices>
-void GroupsQ8(const PackedGroups& weights, const Q8Block* activations,
-              int64_t stride, float* result) {
-  for (int64_t g = 0; g < weights.count; ++g) {
-    for (int64_t slice = 0; slice < S::kSlices; slice += kSlices) {
-      TileQ8<S, kType, kRows, kSlices>(weights, g, slice, activations, stride,
-                                       result);
+// As RowsF32() below.
+template <class S, DType kType, int kRows, int kGroups, int kSlices>
+int64_t RowsQ8(const PackedGroups& weights, const Q8Block* activations,
+               int64_t stride, int64_t row, int64_t rows, float* result) {
+  for (; row + kRows <= rows; row += kRows) {
+    float* out = result + row * kTileOutputs;
+    int64_t g = 0;
+    for (; g + kGroups <= weights.count; g += kGroups) {
+      for (int64_t slice = 0; slice < S::kSlices; slice += kSlices) {
+        TileQ8<S, kType, kRows, kGroups, kSlices>(
+            weights, g, slice, activations + row, stride, out);
+      }
+    }
+    if constexpr (kGroups > 1) {
+      for (; g < weights.count; ++g) {
+        TileQ8<S, kType, kRows, 1, kSlices>(weights, g, 0, activations + row,
+                                            stride, out);
+      }
     }
   }
+  return row;
 }
 
 // One or two rows take all slices at once, so that a line is used while it is
-// at hand; more rows need the registers for themselves.
+// at hand; more rows need the registers for themselves. A single row reads
+// several groups side by side: more streams of memory, more of its bandwidth.
 template <class S, DType kType>
 void MultiplyQ8(const PackedGroups& weights, const Q8Block* activations,
                 int64_t stride, int64_t rows, float* result) {
-  int64_t r = 0;
-  for (; r + S::kRowsQ8 <= rows; r += S::kRowsQ8) {
-    GroupsQ8<S, kType, S::kRowsQ8, 1>(weights, activations + r, stride,
-                                      result + r * kTileOutputs);
-  }
-  if constexpr (S::kRowsQ8 > 4) {
-    for (; r + 4 <= rows; r += 4) {
-      GroupsQ8<S, kType, 4, 1>(weights, activations + r, stride,
-                               result + r * kTileOutputs);
-    }
-  }
-  for (; r + 2 <= rows; r += 2) {
-    GroupsQ8<S, kType, 2, S::kSlices>(weights, activations + r, stride,
-                                      result + r * kTileOutputs);
-  }
-  for (; r < rows; ++r) {
-    GroupsQ8<S, kType, 1, S::kSlices>(weights, activations + r, stride,
-                                      result + r * kTileOutputs);
-  }
+  int64_t row = 0;
+  row = RowsQ8<S, kType, S::kRowsQ8, 1, 1>(weights, activations, stride, row,
+                                           rows, result);
+  row = RowsQ8<S, kType, 4, 1, 1>(weights, activations, stride, row, rows,
+                                  result);
+  row = RowsQ8<S, kType, 2, 1, S::kSlices>(weights, activations, stride, row,
+                                           rows, result);
+  RowsQ8<S, kType, 1, kTileGroups, S::kSlices>(weights, activations, stride,
+                                               row, rows, result);
 }
 
 template <class S, DType kType>
@@ -246,8 +278,12 @@ void TileF32(const PackedGroups& weights, int64_t group,
   for (int r = 0; r < kRows; ++r) {
     for (int v = 0; v < kVectors; ++v) sums[r][v] = S::Zero();
   }
+  const int64_t ahead = FetchAhead(kGroups * weights.group_bytes);
   for (int64_t column = 0; column < weights.columns; ++column) {
     for (int v = 0; v < kVectors; ++v) {
+      if (kRows == 1 && v % S::kSlices == 0) {
+        Fetch<1>(from[v / S::kSlices] + column * kGroupRows * kElement + ahead);
+      }
       const typename S::F weight = LoadPlain<S, kType>(
           from[v / S::kSlices] +
           (column * kGroupRows + v % S::kSlices * S::kLanes) * kElement);
@@ -265,37 +301,38 @@ void TileF32(const PackedGroups& weights, int64_t group,
   }
 }
 
-// A single row needs several groups at once: the chain of one group's sums
-// waits for every addition, and only other chains fill the wait.
+// Rows [row, rows) in tiles of kRows rows and kGroups groups, as long as a tile
+// is full; returns the first row left.
+template <class S, DType kType, int kRows, int kGroups>
+int64_t RowsF32(const PackedGroups& weights, const Activations& activations,
+                int64_t row, float* result) {
+  for (; row + kRows <= activations.rows; row += kRows) {
+    const Activations tile = activations.Rows(row, kRows);
+    float* out = result + row * kTileOutputs;
+    int64_t g = 0;
+    for (; g + kGroups <= weights.count; g += kGroups) {
+      TileF32<S, kType, kRows, kGroups>(weights, g, tile, out);
+    }
+    if constexpr (kGroups > 1) {
+      for (; g < weights.count; ++g) {
+        TileF32<S, kType, kRows, 1>(weights, g, tile, out);
+      }
+    }
+  }
+  return row;
+}
+
+// Few rows need several groups at once: the chain of a sum waits for each
+// addition, and only other chains fill the wait.
 template <class S, DType kType>
 void MultiplyF32(const PackedGroups& weights, const Activations& activations,
                  float* result) {
-  int64_t r = 0;
-  const int64_t rows = activations.rows;
-  for (; r + S::kRowsF32 <= rows; r += S::kRowsF32) {
-    for (int64_t g = 0; g < weights.count; ++g) {
-      TileF32<S, kType, S::kRowsF32, 1>(weights, g,
-                                        activations.Rows(r, S::kRowsF32),
-                                        result + r * kTileOutputs);
-    }
-  }
-  for (; r + 2 <= rows; r += 2) {
-    for (int64_t g = 0; g < weights.count; ++g) {
-      TileF32<S, kType, 2, 1>(weights, g, activations.Rows(r, 2),
-                              result + r * kTileOutputs);
-    }
-  }
-  for (; r < rows; ++r) {
-    int64_t g = 0;
-    for (; g + kTileGroups <= weights.count; g += kTileGroups) {
-      TileF32<S, kType, 1, kTileGroups>(weights, g, activations.Rows(r, 1),
-                                        result + r * kTileOutputs);
-    }
-    for (; g < weights.count; ++g) {
-      TileF32<S, kType, 1, 1>(weights, g, activations.Rows(r, 1),
-                              result + r * kTileOutputs);
-    }
-  }
+  int64_t row = 0;
+  row = RowsF32<S, kType, S::kRowsF32, 1>(weights, activations, row, result);
+  row = RowsF32<S, kType, 4, 1>(weights, activations, row, result);
+  row =
+      RowsF32<S, kType, 2, kTileGroups / 2>(weights, activations, row, result);
+  RowsF32<S, kType, 1, kTileGroups>(weights, activations, row, result);
 }
 
 template <class S>

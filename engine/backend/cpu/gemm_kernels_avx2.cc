@@ -151,15 +151,22 @@ struct Avx2 {
       }
       const I pairs = _mm256_maddubs_epi16(weights.magnitude, activations);
       run_ = kStep % kRun == 0 ? pairs : _mm256_add_epi16(run_, pairs);
+      Keep(run_);
       if constexpr (kStep % kRun == kRun - 1) {
         sum_ = _mm256_add_epi32(sum_,
                                 _mm256_madd_epi16(run_, _mm256_set1_epi16(1)));
+        Keep(sum_);
       }
     }
     KVASIR_INLINE I Sum() const { return sum_; }
 
    private:
     static constexpr int kRun = kBits == 8 ? 1 : 128 >> kBits;
+
+    // GCC would reorder the additions to do them last, with all products of a
+    // block spilled to the stack until then; it cannot look through this.
+    static KVASIR_INLINE void Keep(I& sum) { asm("" : "+x"(sum)); }
+
     I sum_;
     I run_;
   };
