@@ -196,9 +196,7 @@ void CpuGemm::Impl::Multiply(const Job& job, const LinearOutput& output,
   auto multiply_f32 = kernels.multiply_f32[type];
   if (UsesPanel(weight)) {
     std::vector<float>& panel = panels[worker];
-    weight.UnpackGroup(
-        first_group,
-        absl::MakeSpan(panel.data(), weight.columns() * kGroupRows));
+    kernels.unpack[type](groups, panel.data());
     groups = {reinterpret_cast<const uint8_t*>(panel.data()), weight.columns(),
               0, 0, 1};
     multiply_f32 = kernels.multiply_f32[static_cast<int>(DType::kF32)];

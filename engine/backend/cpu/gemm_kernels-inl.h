@@ -115,9 +115,8 @@ KVASIR_INLINE void BlockSums(const uint8_t* levels, const Q8Block* activations,
       dots[r].template Start<kFormat.offset>(
           S::BroadcastI32(&activations[r].negative_sum));
     }
-    AddSteps<S, kBits, kRows>(
-        levels, activations, dots,
-        std::integer_sequence<int, 0, 1, 2, 3, 4, 5, 6, 7>());
+    AddSteps<S, kBits, kRows>(levels, activations, dots,
+                              std::make_integer_sequence<int, kBlockSteps>());
     for (int r = 0; r < kRows; ++r) sums[r] = dots[r].Sum();
   } else {
     for (int r = 0; r < kRows; ++r) {
@@ -253,6 +252,53 @@ void MultiplyQ8(const PackedGroups& weights, const Q8Block* activations,
                                                row, rows, result);
 }
 
+// The four columns of step kStep: out[c] of column c.
+template <class S, DType kType, int kStep>
+KVASIR_INLINE void UnpackStep(const uint8_t* levels,
+                              const SliceFactors<S>& factors, float* out) {
+  constexpr QuantFormat kFormat = QuantFormatOf(kType);
+  const typename S::I bytes = LoadLevels<S, kFormat.bits, kStep>(levels);
+  typename S::F scale = factors.scale;
+  if constexpr (kFormat.scales == ScaleKind::kSuperSigned) {
+    scale = S::Mul(scale, S::ToFloat(factors.half[kStep / 4]));
+  }
+  const typename S::I columns[kStepColumns] = {
+      S::template Byte<0>(bytes), S::template Byte<1>(bytes),
+      S::template Byte<2>(bytes), S::template Byte<3>(bytes)};
+  const int32_t offset = kFormat.offset;
+  for (int c = 0; c < kStepColumns; ++c) {
+    typename S::F weight =
+        S::Mul(scale, S::ToFloat(S::Sub(columns[c], S::BroadcastI32(&offset))));
+    if constexpr (kFormat.scales == ScaleKind::kScaleMin ||
+                  kFormat.scales == ScaleKind::kSuperMin) {
+      weight = S::Add(weight, factors.min);
+    }
+    S::Store(weight, out + (kStep * kStepColumns + c) * kGroupRows);
+  }
+}
+
+template <class S, DType kType, int... kSteps>
+KVASIR_INLINE void UnpackSteps(const uint8_t* levels,
+                               const SliceFactors<S>& factors, float* out,
+                               std::integer_sequence<int, kSteps...>) {
+  (UnpackStep<S, kType, kSteps>(levels, factors, out), ...);
+}
+
+template <class S, DType kType>
+void Unpack(const PackedGroups& group, float* out) {
+  constexpr QuantFormat kFormat = QuantFormatOf(kType);
+  for (int64_t b = 0; b < group.columns / kBlockWeights; ++b) {
+    const uint8_t* levels = group.Levels(0) + b * LevelBytes(kFormat.bits);
+    for (int64_t slice = 0; slice < S::kSlices; ++slice) {
+      UnpackSteps<S, kType>(
+          levels + slice * S::kBytes,
+          LoadFactors<S, kFormat.scales>(group.Scales(0), b, slice),
+          out + b * kBlockWeights * kGroupRows + slice * S::kLanes,
+          std::make_integer_sequence<int, kBlockSteps>());
+    }
+  }
+}
+
 template <class S, DType kType>
 KVASIR_INLINE typename S::F LoadPlain(const uint8_t* at) {
   if constexpr (kType == DType::kF32) {
@@ -370,6 +416,11 @@ constexpr GemmKernels SimdGemmKernels(const char* name) {
            MultiplyQ8<S, DType::kQ5_0>, MultiplyQ8<S, DType::kQ5_1>,
            MultiplyQ8<S, DType::kQ4_K>, MultiplyQ8<S, DType::kQ5_K>,
            MultiplyQ8<S, DType::kQ6_K>},
+          {nullptr, nullptr, nullptr, Unpack<S, DType::kQ8_0>,
+           Unpack<S, DType::kQ4_0>, Unpack<S, DType::kQ4_1>,
+           Unpack<S, DType::kQ5_0>, Unpack<S, DType::kQ5_1>,
+           Unpack<S, DType::kQ4_K>, Unpack<S, DType::kQ5_K>,
+           Unpack<S, DType::kQ6_K>},
           {MultiplyF32<S, DType::kF32>, MultiplyF32<S, DType::kF16>,
            MultiplyF32<S, DType::kBF16>}};
 }

@@ -52,12 +52,16 @@ struct GemmKernels {
   using MultiplyF32 = void (*)(const PackedGroups& weights,
                                const Activations& activations, float* result);
 
+  // Writes a single group as it would lie there if the matrix were F32.
+  using Unpack = void (*)(const PackedGroups& group, float* out);
+
   const char* name;  // "AVX2"
 
   // Writes block b of the row to out[b * stride].
   void (*quantize_row)(const float* row, int64_t blocks, Q8Block* out,
                        int64_t stride);
   MultiplyQ8 multiply_q8[kDTypeCount];    // null for plain types
+  Unpack unpack[kDTypeCount];             // null for plain types
   MultiplyF32 multiply_f32[kDTypeCount];  // null for quantized types
 };
 

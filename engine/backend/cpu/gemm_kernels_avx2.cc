@@ -50,6 +50,7 @@ struct Avx2 {
     return _mm256_broadcast_ss(at);
   }
   static KVASIR_INLINE F Mul(F a, F b) { return _mm256_mul_ps(a, b); }
+  static KVASIR_INLINE F Add(F a, F b) { return _mm256_add_ps(a, b); }
   static KVASIR_INLINE F Fma(F a, F b, F sum) {
     return _mm256_fmadd_ps(a, b, sum);
   }
@@ -88,6 +89,11 @@ struct Avx2 {
   static KVASIR_INLINE I Add(I a, I b) { return _mm256_add_epi32(a, b); }
   static KVASIR_INLINE I Sub(I a, I b) { return _mm256_sub_epi32(a, b); }
   static KVASIR_INLINE I MulI32(I a, I b) { return _mm256_mullo_epi32(a, b); }
+  // Byte kIndex of each lane, as 32 bits.
+  template <int kIndex>
+  static KVASIR_INLINE I Byte(I value) {
+    return And(_mm256_srli_epi32(value, 8 * kIndex), _mm256_set1_epi32(0xFF));
+  }
   template <int kCount>
   static KVASIR_INLINE I ShiftRight16(I value) {
     return Shift16<-kCount>(value);

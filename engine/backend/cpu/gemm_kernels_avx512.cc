@@ -60,6 +60,7 @@ struct Avx512 {
     return _mm512_set1_ps(*at);
   }
   static KVASIR_INLINE F Mul(F a, F b) { return _mm512_mul_ps(a, b); }
+  static KVASIR_INLINE F Add(F a, F b) { return _mm512_add_ps(a, b); }
   static KVASIR_INLINE F Fma(F a, F b, F sum) {
     return _mm512_fmadd_ps(a, b, sum);
   }
@@ -93,6 +94,11 @@ struct Avx512 {
   static KVASIR_INLINE I Add(I a, I b) { return _mm512_add_epi32(a, b); }
   static KVASIR_INLINE I Sub(I a, I b) { return _mm512_sub_epi32(a, b); }
   static KVASIR_INLINE I MulI32(I a, I b) { return _mm512_mullo_epi32(a, b); }
+  // Byte kIndex of each lane, as 32 bits.
+  template <int kIndex>
+  static KVASIR_INLINE I Byte(I value) {
+    return And(_mm512_srli_epi32(value, 8 * kIndex), _mm512_set1_epi32(0xFF));
+  }
   template <int kCount>
   static KVASIR_INLINE I ShiftRight16(I value) {
     return Shift16<-kCount>(value);

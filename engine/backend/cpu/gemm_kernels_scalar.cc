@@ -83,6 +83,13 @@ void MultiplyQ8(const PackedGroups& weights, const Q8Block* activations,
 }
 
 template <DType kType>
+void Unpack(const PackedGroups& group, float* out) {
+  for (int lane = 0; lane < kGroupRows; ++lane) {
+    UnpackLane(kType, group, lane, kGroupRows, out + lane);
+  }
+}
+
+template <DType kType>
 void MultiplyF32(const PackedGroups& weights, const Activations& activations,
                  float* result) {
   for (int64_t g = 0; g < weights.count; ++g) {
@@ -113,6 +120,9 @@ const GemmKernels& ScalarGemmKernels() {
        MultiplyQ8<DType::kQ5_0>, MultiplyQ8<DType::kQ5_1>,
        MultiplyQ8<DType::kQ4_K>, MultiplyQ8<DType::kQ5_K>,
        MultiplyQ8<DType::kQ6_K>},
+      {nullptr, nullptr, nullptr, Unpack<DType::kQ8_0>, Unpack<DType::kQ4_0>,
+       Unpack<DType::kQ4_1>, Unpack<DType::kQ5_0>, Unpack<DType::kQ5_1>,
+       Unpack<DType::kQ4_K>, Unpack<DType::kQ5_K>, Unpack<DType::kQ6_K>},
       {MultiplyF32<DType::kF32>, MultiplyF32<DType::kF16>,
        MultiplyF32<DType::kBF16>}};
   return kKernels;

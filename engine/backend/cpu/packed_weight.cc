@@ -109,17 +109,24 @@ uint8_t ReadLevel(const RowOfGroup<const uint8_t>& from, int64_t block, int i) {
   return static_cast<uint8_t>(low | high << 4);
 }
 
+template <typename T>
+void WritePlainRow(const uint8_t* source, int64_t columns, int lane,
+                   uint8_t* group) {
+  for (int64_t column = 0; column < columns; ++column) {
+    std::memcpy(group + (column * kGroupRows + lane) * sizeof(T),
+                source + column * sizeof(T), sizeof(T));
+  }
+}
+
 void WriteRow(const HostMatrix& matrix, int64_t row, uint8_t* group,
               int64_t level_offset) {
   const uint8_t* source = matrix.data + row * matrix.RowBytes();
   const int lane = static_cast<int>(row % kGroupRows);
+  if (matrix.type == DType::kF32) {
+    return WritePlainRow<float>(source, matrix.columns, lane, group);
+  }
   if (IsPlain(matrix.type)) {
-    const int64_t size = DTypeBlockBytes(matrix.type);
-    for (int64_t column = 0; column < matrix.columns; ++column) {
-      std::memcpy(group + (column * kGroupRows + lane) * size,
-                  source + column * size, size);
-    }
-    return;
+    return WritePlainRow<uint16_t>(source, matrix.columns, lane, group);
   }
   const RowOfGroup<uint8_t> to{QuantFormatOf(matrix.type), lane, group,
                                group + level_offset};
@@ -128,7 +135,8 @@ void WriteRow(const HostMatrix& matrix, int64_t row, uint8_t* group,
   }
 }
 
-// Writes column c of row `lane` of the group to out[c * stride].
+}  // namespace
+
 void UnpackLane(DType type, const PackedGroups& group, int lane, int64_t stride,
                 float* out) {
   const QuantFormat format = QuantFormatOf(type);
@@ -147,8 +155,6 @@ void UnpackLane(DType type, const PackedGroups& group, int lane, int64_t stride,
     }
   }
 }
-
-}  // namespace
 
 QuantBlock ReadPackedBlock(DType type, const PackedGroups& group, int lane,
                            int64_t block) {
@@ -244,13 +250,6 @@ void PackedWeight::UnpackRow(int64_t row, float scale,
   UnpackLane(type_, Groups(row / kGroupRows, 1),
              static_cast<int>(row % kGroupRows), 1, out.data());
   for (float& value : out) value *= scale;
-}
-
-void PackedWeight::UnpackGroup(int64_t group, absl::Span<float> out) const {
-  KV_CHECK(static_cast<int64_t>(out.size()) == columns() * kGroupRows);
-  for (int lane = 0; lane < kGroupRows; ++lane) {
-    UnpackLane(type_, Groups(group, 1), lane, kGroupRows, out.data() + lane);
-  }
 }
 
 }  // namespace kvasir

@@ -90,6 +90,10 @@ QuantBlock ReadPackedBlock(DType type, const PackedGroups& group, int lane,
 float ReadPackedNumber(DType type, const PackedGroups& group, int lane,
                        int64_t column);
 
+// Writes column c of row `lane` of a single group, as f32, to out[c * stride].
+void UnpackLane(DType type, const PackedGroups& group, int lane, int64_t stride,
+                float* out);
+
 // A matrix in the form of the CPU's kernels, the same for every SIMD target.
 // The last group is filled up with rows of zeros.
 class PackedWeight final : public Weight {
@@ -112,10 +116,6 @@ class PackedWeight final : public Weight {
 
   // Row `row` as f32 times `scale`; `out` has columns() elements.
   void UnpackRow(int64_t row, float scale, absl::Span<float> out) const;
-
-  // A group as it would lie there if the matrix were F32: `out` has
-  // columns() * kGroupRows elements.
-  void UnpackGroup(int64_t group, absl::Span<float> out) const;
 
  private:
   PackedWeight(const HostMatrix& matrix, int64_t group_bytes,

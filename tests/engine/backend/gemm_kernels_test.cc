@@ -107,6 +107,25 @@ TEST_P(GemmKernelsOfType, AllTargetsGiveTheSameBitsForEveryTile) {
   }
 }
 
+TEST_P(GemmKernelsOfType, UnpackAGroupToTheFilesValues) {
+  // Products with f32 activations, the reference for quality, start from here.
+  if (plain()) return;
+  const TestMatrix matrix = MakeMatrix(GetParam(), kGroupRows, 768, 23);
+  auto weight = PackedWeight::Pack(matrix.host);
+  ASSERT_TRUE(weight.ok());
+  for (const GemmKernels* kernels : UsableGemmKernels()) {
+    std::vector<float> found(768 * kGroupRows);
+    kernels->unpack[type()]((*weight)->Groups(0, 1), found.data());
+    for (int64_t lane = 0; lane < kGroupRows; ++lane) {
+      const std::vector<float> row = Dequantized(matrix.host, lane);
+      for (int64_t column = 0; column < 768; ++column) {
+        ASSERT_EQ(found[column * kGroupRows + lane], row[column])
+            << kernels->name << " " << lane << " " << column;
+      }
+    }
+  }
+}
+
 TEST_P(GemmKernelsOfType, ExtremeLevelsDoNotSaturate) {
   // 16-bit sums of byte products wrap or saturate just where every level and
   // every activation is at its end; ordinary data never goes there.
