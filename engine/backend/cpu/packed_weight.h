@@ -64,7 +64,7 @@ constexpr int64_t ScaleBytes(ScaleKind kind, int64_t columns) {
 // scales (padded to a cache line), then its levels block by block. Of a plain
 // type it is columns x 16 numbers, column by column.
 struct PackedGroups {
-  const uint8_t* data = nullptr;  // on a cache line
+  const uint8_t* data = nullptr;  // on a cache line, but for F32
   int64_t columns = 0;
   int64_t group_bytes = 0;
   int64_t level_offset = 0;  // bytes of scales in front of the levels

@@ -128,7 +128,7 @@ TEST_P(CpuGemmOfType, ARowOfZerosGivesTheBias) {
   EXPECT_EQ(output, bias);
 }
 
-TEST(CpuGemm, AGroupOfOutputsEqualsItsMembersAlone) {
+TEST(CpuGemm, ConcurrentWorkersSplitAGroupAsItsMembersAlone) {
   // Query, key and value share one fork-join; pieces run over the border
   // between two outputs of different types and sizes.
   constexpr int64_t kColumns = 256;
