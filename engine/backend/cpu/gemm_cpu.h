@@ -45,7 +45,9 @@ class CpuGemm {
   absl::StatusOr<std::unique_ptr<Weight>> Pack(const HostMatrix& matrix) const;
 
   // out (+)= in * weight^T + bias of each output, in one fork-join. The bias is
-  // added to the finished sum, then that to what `out` holds.
+  // added to the finished sum, then that to what `out` holds. For an output
+  // with fine activations the sum is that of two products: with the quantized
+  // activations and with what quantization lost of them, quantized in turn.
   void Linear(Activations in, absl::Span<const LinearOutput> outputs);
 
   // Row `ids[i]` of the table as f32 times `scale` into row i of `out`.
