@@ -3,6 +3,7 @@
 
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
@@ -70,13 +71,22 @@ struct Cache {
   std::vector<BlockId> blocks;
 };
 
+// The `index`-th fastest target of this machine, or the slowest.
+SimdTarget Target(benchmark::State& state, int64_t index) {
+  const std::vector<SimdTarget> targets = UsableSimdTargets();
+  const size_t last = targets.size() - 1;
+  const SimdTarget target = targets[std::min(static_cast<size_t>(index), last)];
+  state.SetLabel(SimdTargetName(target));
+  return target;
+}
+
 // Decode of one token in all layers. Arguments: tokens in the cache, threads,
-// bytes of a number in the cache.
+// bytes of a number in the cache, target.
 void BM_AttentionDecode(benchmark::State& state) {
   const int64_t context = state.range(0);
   ThreadPool pool(static_cast<int32_t>(state.range(1)));
   Cache cache(state.range(2) == 2 ? KvType::kF16 : KvType::kF32, context);
-  AttentionCpu attention(&pool, BestSimdTarget());
+  AttentionCpu attention(&pool, Target(state, state.range(3)));
   std::vector<float> query = RandomNumbers(kQueryHeads * kHeadDim);
   std::vector<float> out(query.size());
   const int64_t columns = static_cast<int64_t>(query.size());
@@ -92,12 +102,13 @@ void BM_AttentionDecode(benchmark::State& state) {
   state.SetBytesProcessed(state.iterations() * cache.size);
 }
 BENCHMARK(BM_AttentionDecode)
-    ->ArgNames({"context", "threads", "bytes"})
-    ->Args({2048, 1, 2})
-    ->Args({2048, 2, 2})
-    ->Args({2048, 2, 4})
-    ->Args({128, 1, 2})
-    ->Args({16, 1, 2})
+    ->ArgNames({"context", "threads", "bytes", "target"})
+    ->Args({2048, 1, 2, 0})
+    ->Args({2048, 2, 2, 0})
+    ->Args({2048, 2, 4, 0})
+    ->Args({128, 1, 2, 0})
+    ->Args({2048, 1, 2, 1})
+    ->Args({128, 1, 2, 1})
     ->Unit(benchmark::kMillisecond)
     ->UseRealTime();
 
@@ -108,7 +119,7 @@ void BM_AttentionPrefill(benchmark::State& state) {
   const int64_t row_count = state.range(1);
   ThreadPool pool(static_cast<int32_t>(state.range(2)));
   Cache cache(KvType::kF16, context + row_count);
-  AttentionCpu attention(&pool, BestSimdTarget());
+  AttentionCpu attention(&pool, Target(state, state.range(3)));
   const int64_t columns = kQueryHeads * kHeadDim;
   std::vector<float> query = RandomNumbers(row_count * columns);
   std::vector<float> out(query.size());
@@ -125,10 +136,11 @@ void BM_AttentionPrefill(benchmark::State& state) {
                          benchmark::Counter::kIsIterationInvariantRate);
 }
 BENCHMARK(BM_AttentionPrefill)
-    ->ArgNames({"context", "rows", "threads"})
-    ->Args({0, 512, 1})
-    ->Args({0, 512, 2})
-    ->Args({1536, 64, 2})
+    ->ArgNames({"context", "rows", "threads", "target"})
+    ->Args({0, 512, 1, 0})
+    ->Args({0, 512, 2, 0})
+    ->Args({1536, 64, 2, 0})
+    ->Args({0, 512, 1, 1})
     ->Unit(benchmark::kMicrosecond)
     ->UseRealTime();
 

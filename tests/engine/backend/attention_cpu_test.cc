@@ -369,5 +369,31 @@ TEST_P(AttentionTest, NotANumberSpreadsToItsRowAlone) {
   }
 }
 
+TEST_P(AttentionTest, NotANumberInOneSpanSpreadsThroughTheMerge) {
+  // The last span holds the broken key alone, so it has no max to speak of and
+  // looks like a span without tokens.
+  const Shape shape = GetParam();
+  const KvLayout layout = shape.Layout();
+  const int64_t border =
+      kAttentionSpanTokens / layout.block_tokens * layout.block_tokens;
+  Tokens tokens(shape, border + 1, 31);
+  std::fill_n(tokens.key.Row(border), shape.KeyColumns(),
+              std::numeric_limits<float>::quiet_NaN());
+  PagedKv kv(layout, border + 1);
+  tokens.Write(0, border + 1, kv);
+  for (SimdTarget target : UsableSimdTargets()) {
+    for (int32_t threads : {1, 2}) {
+      ThreadPool pool(threads);
+      AttentionCpu attention(&pool, target);
+      const Matrix out =
+          Attend(shape, tokens, kv, border - 1, border + 1, attention);
+      for (int64_t i = 0; i < out.columns(); ++i) {
+        ASSERT_TRUE(std::isfinite(out.Row(0)[i])) << SimdTargetName(target);
+        ASSERT_TRUE(std::isnan(out.Row(1)[i])) << SimdTargetName(target);
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace kvasir

@@ -246,24 +246,21 @@ TEST(RopeTableTest, KeepsTablesApart) {
   RopeTable table;
   std::vector<std::vector<float>> bases;
   for (int i = 0; i < 6; ++i) bases.push_back(Frequencies(8, 100 << i));
-  for (int round = 0; round < 3; ++round) {
+  for (int64_t first : {4, 9, 4}) {
+    const SequenceRows rows[] = {{0, 2, first, {}}, {2, 1, 50, {}}};
+    const int64_t positions[] = {first, first + 1, 50};
     for (const std::vector<float>& frequencies : bases) {
-      for (float magnitude : {1.0f, 2.0f}) {
-        for (int64_t first : {4, 9}) {
-          const RopeSpec spec = {Pairing::kHalves, 8, frequencies, magnitude};
-          const SequenceRows rows[] = {{0, 2, first, {}}, {2, 1, 50, {}}};
-          const absl::Span<const float> found = table.Rows(spec, rows);
-          ASSERT_EQ(found.size(), 3u * 8);
-          const int64_t positions[] = {first, first + 1, 50};
-          for (int row = 0; row < 3; ++row) {
-            for (int i = 0; i < 4; ++i) {
-              const double angle = static_cast<double>(positions[row]) *
-                                   static_cast<double>(frequencies[i]);
-              EXPECT_NEAR(found[row * 8 + i], magnitude * std::cos(angle),
-                          2e-7);
-              EXPECT_NEAR(found[row * 8 + 4 + i], magnitude * std::sin(angle),
-                          2e-7);
-            }
+      for (float magnitude : {1.0f, 2.0f, 1.0f}) {
+        const RopeSpec spec = {Pairing::kHalves, 8, frequencies, magnitude};
+        const absl::Span<const float> found = table.Rows(spec, rows);
+        ASSERT_EQ(found.size(), 3u * 8);
+        for (int row = 0; row < 3; ++row) {
+          for (int i = 0; i < 4; ++i) {
+            const double angle = static_cast<double>(positions[row]) *
+                                 static_cast<double>(frequencies[i]);
+            EXPECT_NEAR(found[row * 8 + i], magnitude * std::cos(angle), 2e-7);
+            EXPECT_NEAR(found[row * 8 + 4 + i], magnitude * std::sin(angle),
+                        2e-7);
           }
         }
       }
