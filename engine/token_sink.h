@@ -23,8 +23,8 @@ enum class FinishReason : uint8_t {
 // What a request consumed; as it would be had it never been preempted.
 struct Usage {
   int64_t prompt_tokens = 0;
-  int64_t cached_tokens = 0;  // prompt tokens not computed for this request
-  int64_t completion_tokens = 0;
+  int64_t cached_tokens = 0;      // prompt tokens not computed for this request
+  int64_t completion_tokens = 0;  // ids delivered, an end token included
   int64_t recomputed_tokens = 0;  // computed again after preemptions
   int32_t preemption_count = 0;
 };
@@ -46,6 +46,11 @@ struct AcceptedEvent {
 
 // Tokens and the text they complete. `text` is whole UTF-8 and may be empty
 // while a character is unfinished.
+//
+// An end or stop token is delivered and counted like any other, and its text
+// too, unless it is a control token that Request::skip_special_tokens leaves
+// out. So the joined texts with FinishedEvent::tail_text are always
+// DecodeText() of the joined ids (contract C9).
 struct DeltaEvent {
   std::vector<TokenId> token_ids;
   std::string text;

@@ -1,0 +1,128 @@
+#include "tests/support/exactness_rig.h"
+
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "absl/types/span.h"
+#include "gtest/gtest.h"
+
+#include "cache/base/check.h"
+#include "cache/memory/host_memory.h"
+#include "engine/request_check.h"
+
+namespace kvasir {
+namespace {
+
+LoadedModel MustLoad(const EngineOptions& options) {
+  absl::StatusOr<LoadedModel> model = LoadModel(options);
+  KV_CHECK(model.ok()) << model.status();
+  return *std::move(model);
+}
+
+std::unique_ptr<KvCache> MustMakeCache(const EngineOptions& options,
+                                       const KvLayout& layout) {
+  auto cache = KvCache::Create({.layout = layout,
+                                .capacity_blocks = options.cache_blocks,
+                                .prefix_caching = options.prefix_caching},
+                               MakeHostMemory(), MakeLruPolicy());
+  KV_CHECK(cache.ok()) << cache.status();
+  return *std::move(cache);
+}
+
+}  // namespace
+
+bool SameBits(const ExactnessAnswer& a, const ExactnessAnswer& b) {
+  if (a.ids != b.ids || a.logits.size() != b.logits.size()) return false;
+  for (size_t i = 0; i < a.logits.size(); ++i) {
+    if (a.logits[i].size() != b.logits[i].size() ||
+        std::memcmp(a.logits[i].data(), b.logits[i].data(),
+                    a.logits[i].size() * sizeof(float)) != 0) {
+      return false;
+    }
+  }
+  return true;
+}
+
+ExactnessRig::ExactnessRig(const EngineOptions& options)
+    : model_(MustLoad(options)), cache_(MustMakeCache(options, model_.layout)) {
+  runner_ = std::make_unique<ModelRunner>(
+      model_.transformer.get(),
+      ModelRunner::Options{.layout = model_.layout,
+                           .sampleable_count = model_.token_limit,
+                           .observer = [this](SequenceId id, int64_t,
+                                              absl::Span<const float> logits) {
+                             logits_[id.value()].emplace_back(logits.begin(),
+                                                              logits.end());
+                           }});
+  const RequestLimits limits{
+      .token_limit = model_.token_limit,
+      .model_context = model_.info.max_context,
+      .cache_tokens = options.cache_blocks * options.block_tokens};
+  loop_ = std::make_unique<EngineLoop>(
+      EngineLoop::Parts{.cache = cache_.get(),
+                        .runner = runner_.get(),
+                        .tokenizer = model_.tokenizer.get(),
+                        .inbox = &inbox_,
+                        .board = &board_,
+                        .clock = &clock_},
+      EngineLoop::Settings{
+          .limits = {.token_budget = options.token_budget,
+                     .prefill_chunk = options.prefill_chunk,
+                     .max_sequences = options.max_sequences},
+          .version = cache_->AddVersion(model_.info.cache_version,
+                                        model_.info.cache_fingerprint),
+          .version_label = model_.info.cache_version,
+          .max_context = limits.EffectiveContext(),
+          .prefix_caching = options.prefix_caching});
+}
+
+std::vector<ExactnessAnswer> ExactnessRig::Run(
+    const std::vector<ExactnessCase>& cases,
+    const std::vector<int64_t>& arrivals) {
+  std::vector<std::shared_ptr<RecordingSink>> sinks(cases.size());
+  std::vector<int64_t> sequence(cases.size());
+  size_t arrived = 0;
+  for (int64_t turn = 0; arrived < cases.size() || inbox_.in_flight() > 0;
+       ++turn) {
+    for (size_t i = 0; i < cases.size(); ++i) {
+      const bool due = arrivals.empty() || arrivals[i] <= turn;
+      if (sinks[i] != nullptr || !due) continue;
+      sinks[i] = std::make_shared<RecordingSink>();
+      sequence[i] = submitted_++;
+      ++arrived;
+      Request request;
+      request.id = absl::StrCat(sequence[i]);
+      request.prompt = cases[i].prompt;
+      request.sampling = cases[i].sampling;
+      request.stopping.max_tokens = cases[i].max_tokens;
+      request.stopping.ignore_eos = true;
+      KV_CHECK(inbox_.Submit(std::move(request), sinks[i], clock_.Now()).ok());
+    }
+    loop_->Turn();
+  }
+  std::vector<ExactnessAnswer> answers(cases.size());
+  for (size_t i = 0; i < cases.size(); ++i) {
+    EXPECT_TRUE(sinks[i]->ok());
+    answers[i] = {sinks[i]->ids, std::move(logits_[sequence[i]]),
+                  sinks[i]->finished->usage};
+    EXPECT_EQ(answers[i].logits.size(), answers[i].ids.size());
+  }
+  logits_.clear();
+  return answers;
+}
+
+std::vector<ExactnessAnswer> ExactnessRig::RunAlone(
+    const std::vector<ExactnessCase>& cases) {
+  std::vector<ExactnessAnswer> answers;
+  for (const ExactnessCase& one : cases) {
+    answers.push_back(std::move(Run({one}).front()));
+  }
+  return answers;
+}
+
+}  // namespace kvasir
