@@ -22,49 +22,47 @@ namespace {
 // "smollm", which first sets every digit apart and then applies GPT-2's pattern
 // to each part, is one pattern: \p{N} takes one digit and no space before it,
 // and a run of white space before a digit ends where its part does.
-#define KV_SPACE "\\p{White_Space}"
-#define KV_CONTRACTION "'s|'t|'re|'ve|'m|'ll|'d"
 
-constexpr std::string_view kGpt2Pattern = KV_CONTRACTION
-    "| ?\\p{L}+"
-    "| ?\\p{N}+"
-    "| ?[^" KV_SPACE
-    "\\p{L}\\p{N}]+"
-    "|" KV_SPACE
-    "+(?!\\P{White_Space})"
-    "|" KV_SPACE "+";
+constexpr std::string_view kGpt2 = R"('s|'t|'re|'ve|'m|'ll|'d)"
+                                   R"(| ?\p{L}+)"
+                                   R"(| ?\p{N}+)"
+                                   R"(| ?[^\p{White_Space}\p{L}\p{N}]+)"
+                                   R"(|\p{White_Space}+(?!\P{White_Space}))"
+                                   R"(|\p{White_Space}+)";
 
-constexpr std::string_view kSmollmPattern = KV_CONTRACTION
-    "| ?\\p{L}+"
-    "|\\p{N}"
-    "| ?[^" KV_SPACE
-    "\\p{L}\\p{N}]+"
-    "|" KV_SPACE "+(?![^" KV_SPACE
-    "\\p{N}])"
-    "|" KV_SPACE "+";
+constexpr std::string_view kSmollm =
+    R"('s|'t|'re|'ve|'m|'ll|'d)"
+    R"(| ?\p{L}+)"
+    R"(|\p{N})"
+    R"(| ?[^\p{White_Space}\p{L}\p{N}]+)"
+    R"(|\p{White_Space}+(?![^\p{White_Space}\p{N}]))"
+    R"(|\p{White_Space}+)";
 
-#define KV_LLAMA_PATTERN(digits)   \
-  "(?i:" KV_CONTRACTION            \
-  ")"                              \
-  "|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+" \
-  "|" digits "| ?[^" KV_SPACE      \
-  "\\p{L}\\p{N}]+[\\r\\n]*"        \
-  "|" KV_SPACE                     \
-  "*[\\r\\n]+"                     \
-  "|" KV_SPACE                     \
-  "+(?!\\P{White_Space})"          \
-  "|" KV_SPACE "+"
+constexpr std::string_view kLlama3 =
+    R"((?i:'s|'t|'re|'ve|'m|'ll|'d))"
+    R"(|[^\r\n\p{L}\p{N}]?\p{L}+)"
+    R"(|\p{N}{1,3})"
+    R"(| ?[^\p{White_Space}\p{L}\p{N}]+[\r\n]*)"
+    R"(|\p{White_Space}*[\r\n]+)"
+    R"(|\p{White_Space}+(?!\P{White_Space}))"
+    R"(|\p{White_Space}+)";
+
+// Differs from Llama 3's in the numbers only.
+constexpr std::string_view kQwen2 = R"((?i:'s|'t|'re|'ve|'m|'ll|'d))"
+                                    R"(|[^\r\n\p{L}\p{N}]?\p{L}+)"
+                                    R"(|\p{N})"
+                                    R"(| ?[^\p{White_Space}\p{L}\p{N}]+[\r\n]*)"
+                                    R"(|\p{White_Space}*[\r\n]+)"
+                                    R"(|\p{White_Space}+(?!\P{White_Space}))"
+                                    R"(|\p{White_Space}+)";
 
 constexpr PreTokenizerRules kRules[] = {
-    {"smollm", kSmollmPattern, false, false},
-    {"gpt-2", kGpt2Pattern, false, false},
-    {"llama-bpe", KV_LLAMA_PATTERN("\\p{N}{1,3}"), true, true},
-    {"qwen2", KV_LLAMA_PATTERN("\\p{N}"), false, false},
+    {"smollm", kSmollm, /*ignores_merges=*/false,
+     /*adds_bos_by_default=*/false},
+    {"gpt-2", kGpt2, false, false},
+    {"llama-bpe", kLlama3, true, true},
+    {"qwen2", kQwen2, false, false},
 };
-
-#undef KV_SPACE
-#undef KV_CONTRACTION
-#undef KV_LLAMA_PATTERN
 
 struct CodeDelete {
   void operator()(pcre2_code* code) const { pcre2_code_free(code); }

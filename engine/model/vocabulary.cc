@@ -1,0 +1,195 @@
+#include "engine/model/vocabulary.h"
+
+#include <openssl/evp.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+
+#include "cache/base/check.h"
+#include "cache/base/status_macros.h"
+#include "engine/model/byte_alphabet.h"
+#include "engine/model/utf8.h"
+
+namespace kvasir {
+namespace {
+
+using Kind = TokenizerSpec::Kind;
+using TokenIds = absl::flat_hash_map<std::string_view, TokenId>;
+
+constexpr size_t kMaxVocabularyTokens = size_t{1} << 24;
+
+absl::Status Malformed(absl::string_view field, absl::string_view wanted,
+                       absl::string_view found) {
+  return absl::InvalidArgumentError(absl::StrCat(
+      "tokenizer.ggml.", field, ": wanted ", wanted, "; found ", found));
+}
+
+absl::Status CheckId(absl::string_view field, TokenId id, size_t size) {
+  if (id >= 0 && static_cast<size_t>(id) < size) return absl::OkStatus();
+  return Malformed(field, absl::StrCat("an id below ", size), absl::StrCat(id));
+}
+
+absl::Status CheckSpec(const TokenizerSpec& spec) {
+  const size_t size = spec.tokens.size();
+  if (spec.model != "gpt2") {
+    return absl::UnimplementedError(absl::StrCat(
+        "tokenizer.ggml.model: wanted \"gpt2\" (byte-level BPE); found ",
+        QuoteText(spec.model)));
+  }
+  if (size == 0 || size > kMaxVocabularyTokens) {
+    return Malformed("tokens", absl::StrCat("1 to ", kMaxVocabularyTokens),
+                     absl::StrCat(size));
+  }
+  if (spec.kinds.size() != size) {
+    return Malformed("token_type", absl::StrCat(size, ", one per token"),
+                     absl::StrCat(spec.kinds.size()));
+  }
+  for (size_t id = 0; id < size; ++id) {
+    if (spec.kinds[id] != Kind::kByte) continue;
+    return Malformed(absl::StrCat("token_type[", id, "]"),
+                     "a kind of byte-level BPE",
+                     "BYTE, which SentencePiece vocabularies have");
+  }
+  if (spec.bos != -1) RETURN_IF_ERROR(CheckId("bos_token_id", spec.bos, size));
+  if (spec.eos != -1) RETURN_IF_ERROR(CheckId("eos_token_id", spec.eos, size));
+  for (const TokenId id : spec.end_tokens) {
+    RETURN_IF_ERROR(CheckId("end tokens", id, size));
+  }
+  if (spec.add_bos && spec.bos < 0) {
+    return Malformed("bos_token_id", "an id, since add_bos_token is true",
+                     "none");
+  }
+  return absl::OkStatus();
+}
+
+// The ids of all token texts. Empty texts, which some files use for unused
+// places, have none.
+absl::StatusOr<TokenIds> IndexTokens(const TokenizerSpec& spec) {
+  TokenIds ids;
+  ids.reserve(spec.tokens.size());
+  for (size_t id = 0; id < spec.tokens.size(); ++id) {
+    const std::string& token = spec.tokens[id];
+    if (token.empty()) continue;
+    const auto [it, is_new] = ids.try_emplace(token, static_cast<TokenId>(id));
+    if (is_new) continue;
+    return Malformed(absl::StrCat("tokens[", id, "]"), "a token of its own",
+                     absl::StrCat(QuoteText(token), ", as tokens[", it->second,
+                                  "] is already"));
+  }
+  return ids;
+}
+
+// `bytes` are what each token stands for.
+absl::StatusOr<MergeTable> MakeMergeTable(const TokenizerSpec& spec,
+                                          const TokenIds& ids,
+                                          absl::Span<const std::string> bytes) {
+  MergeTable table;
+  for (int byte = 0; byte < 256; ++byte) {
+    const auto it = ids.find(AlphabetCharacter(static_cast<uint8_t>(byte)));
+    const bool has_token =
+        it != ids.end() && !IsControlKind(spec.kinds[it->second]) &&
+        bytes[it->second] == std::string(1, static_cast<char>(byte));
+    table.byte_tokens[byte] = has_token ? it->second : -1;
+  }
+  std::string joined;
+  for (size_t rank = 0; rank < spec.merges.size(); ++rank) {
+    const std::string_view merge = spec.merges[rank];
+    const std::string field = absl::StrCat("merges[", rank, "]");
+    const size_t space = merge.find(' ', 1);
+    if (space == std::string_view::npos || space + 1 == merge.size()) {
+      return Malformed(field, "two tokens with a space between",
+                       QuoteText(merge));
+    }
+    const std::string_view left = merge.substr(0, space);
+    const std::string_view right = merge.substr(space + 1);
+    joined.assign(left).append(right);
+    for (const std::string_view token : {left, right, {joined}}) {
+      if (ids.contains(token)) continue;
+      return Malformed(field, "tokens of the vocabulary that join to another",
+                       absl::StrCat(QuoteText(merge), "; ", QuoteText(token),
+                                    " is no token"));
+    }
+    const TokenId result = ids.at(joined);
+    if (IsControlKind(spec.kinds[result])) continue;  // never made from text
+    table.Add(ids.at(left), ids.at(right),
+              {static_cast<int32_t>(rank), result});
+  }
+  return table;
+}
+
+}  // namespace
+
+bool IsControlKind(Kind kind) {
+  return kind == Kind::kControl || kind == Kind::kUnknown;
+}
+
+absl::StatusOr<Vocabulary> BuildVocabulary(const TokenizerSpec& spec,
+                                           bool ignores_merges) {
+  RETURN_IF_ERROR(CheckSpec(spec));
+  ASSIGN_OR_RETURN(const TokenIds ids, IndexTokens(spec));
+  Vocabulary out;
+  out.bytes.reserve(spec.tokens.size());  // its strings must not move again
+  for (size_t i = 0; i < spec.tokens.size(); ++i) {
+    const std::string& token = spec.tokens[i];
+    const auto id = static_cast<TokenId>(i);
+    const bool is_control = IsControlKind(spec.kinds[i]);
+    std::optional<std::string> bytes;
+    if (!is_control && spec.kinds[i] != Kind::kUserDefined) {
+      bytes = BytesFromAlphabet(token);
+    } else if (!token.empty()) {
+      out.specials.Add(token, id, is_control);
+    }
+    const bool is_word = bytes.has_value() && spec.kinds[i] == Kind::kNormal;
+    out.bytes.push_back(bytes.has_value() ? *std::move(bytes) : token);
+    if (is_word && ignores_merges) {
+      out.whole_words.try_emplace(out.bytes[i], id);
+    }
+  }
+  ASSIGN_OR_RETURN(out.merges, MakeMergeTable(spec, ids, out.bytes));
+  return out;
+}
+
+// Every field has its length in front, so that no two specifications give the
+// same input.
+std::string DigestOf(const TokenizerSpec& spec) {
+  EVP_MD_CTX* context = EVP_MD_CTX_new();
+  KV_CHECK(context != nullptr);
+  KV_CHECK(EVP_DigestInit_ex(context, EVP_sha256(), nullptr) == 1);
+  auto add_bytes = [&](const void* data, size_t size) {
+    const uint64_t length = size;
+    EVP_DigestUpdate(context, &length, sizeof(length));
+    EVP_DigestUpdate(context, data, size);
+  };
+  auto add_text = [&](std::string_view text) {
+    add_bytes(text.data(), text.size());
+  };
+  auto add_texts = [&](const std::vector<std::string>& texts) {
+    add_text(absl::StrCat(texts.size()));
+    for (const std::string& text : texts) add_text(text);
+  };
+  add_text("kvasir tokenizer 1");
+  add_text(spec.model);
+  add_text(spec.pre_tokenizer);
+  add_texts(spec.tokens);
+  add_bytes(spec.kinds.data(), spec.kinds.size());
+  add_texts(spec.merges);
+  add_text(absl::StrCat(spec.bos, " ", spec.eos, " ", spec.add_bos));
+  add_bytes(spec.end_tokens.data(), spec.end_tokens.size() * sizeof(TokenId));
+  add_text(spec.chat_template);
+  uint8_t digest[EVP_MAX_MD_SIZE];
+  unsigned size = 0;
+  KV_CHECK(EVP_DigestFinal_ex(context, digest, &size) == 1);
+  EVP_MD_CTX_free(context);
+  return absl::BytesToHexString(
+      std::string(reinterpret_cast<const char*>(digest), size));
+}
+
+}  // namespace kvasir
