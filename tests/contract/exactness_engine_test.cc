@@ -13,6 +13,7 @@
 
 #include "tests/support/exactness_rig.h"
 #include "tests/support/loop_harness.h"
+#include "tests/support/temp_path.h"
 #include "tests/support/tiny_model.h"
 
 namespace kvasir {
@@ -43,7 +44,7 @@ class ExactnessTest : public ::testing::TestWithParam<Subject> {
       answer_tokens_ = 8;
     } else {
       options_.model_path =
-          absl::StrCat(::testing::TempDir(), "/exact_", subject.name, ".gguf");
+          TempPath(absl::StrCat("exact_", subject.name, ".gguf"));
       ASSERT_TRUE(WriteTinyModel({.matrix_type = subject.matrix_type},
                                  options_.model_path)
                       .ok());

@@ -21,6 +21,7 @@
 #include "tests/support/concurrent.h"
 #include "tests/support/loop_harness.h"
 #include "tests/support/recording_sink.h"
+#include "tests/support/temp_path.h"
 #include "tests/support/tiny_model.h"
 
 namespace kvasir {
@@ -34,7 +35,7 @@ using ::testing::Lt;
 
 std::string TinyModelPath(const std::string& name,
                           const TinyModelOptions& options = {}) {
-  const std::string path = absl::StrCat(::testing::TempDir(), "/", name);
+  const std::string path = TempPath(name);
   const absl::Status written = WriteTinyModel(options, path);
   EXPECT_TRUE(written.ok()) << written;
   return path;

@@ -22,6 +22,7 @@
 
 #include "kvasir/v1/inference.grpc.pb.h"
 #include "tests/server/live_server.h"
+#include "tests/support/temp_path.h"
 #include "tests/support/tiny_model.h"
 
 extern char** environ;
@@ -108,7 +109,7 @@ class Process {
 class DaemonTest : public testing::Test {
  protected:
   DaemonTest() {
-    model_ = testing::TempDir() + "/daemon_tiny.gguf";
+    model_ = TempPath("daemon_tiny.gguf");
     const absl::Status written = WriteTinyModel({}, model_);
     EXPECT_TRUE(written.ok()) << written;
   }
@@ -230,7 +231,7 @@ TEST_F(DaemonTest, MissingAndMalformedModelsAreFatalAndNamed) {
   Process missing(arguments);
   EXPECT_EQ(missing.Wait(), 1);
   EXPECT_THAT(missing.log(), HasSubstr("/nowhere/model.gguf"));
-  const std::string broken = testing::TempDir() + "/broken.gguf";
+  const std::string broken = TempPath("broken.gguf");
   std::ofstream(broken) << "GGUF but no more";
   arguments[0] = "--model=" + broken;
   Process malformed(arguments);

@@ -15,6 +15,7 @@
 #include "engine/engine.h"
 #include "server/generation_backend.h"
 #include "tests/server/live_server.h"
+#include "tests/support/temp_path.h"
 #include "tests/support/tiny_model.h"
 
 namespace kvasir {
@@ -39,7 +40,7 @@ class ServerLiveTest : public testing::Test {
   }
 
   void Start(EngineOptions options) {
-    options.model_path = testing::TempDir() + "/server_live_tiny.gguf";
+    options.model_path = TempPath("server_live_tiny.gguf");
     const absl::Status written = WriteTinyModel({}, options.model_path);
     ASSERT_TRUE(written.ok()) << written;
     absl::StatusOr<std::unique_ptr<Engine>> engine = Engine::Start(options);

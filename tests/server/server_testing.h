@@ -15,6 +15,7 @@
 #include "kvasir/v1/inference.pb.h"
 #include "server/generation_backend.h"
 #include "server/request_codec.h"
+#include "tests/support/temp_path.h"
 #include "tests/support/tiny_model.h"
 
 namespace kvasir {
@@ -133,7 +134,7 @@ class FakeBackend final : public GenerationBackend {
 // Writes `text` to a file of this test and returns its path.
 inline std::string WriteTestFile(const std::string& name,
                                  const std::string& text) {
-  const std::string path = testing::TempDir() + "/" + name;
+  const std::string path = TempPath(name);
   std::ofstream(path) << text;
   return path;
 }
