@@ -105,7 +105,7 @@ class Others(unittest.TestCase):
         tree = {"cache/a.cc": "int a;\n" * 10,
                 "tests/cache/a_test.cc": "int a;\n" * 8}
         self.assertEqual(rules.test_share(tree), [])
-        tree["cache/a.cc"] *= 20
+        tree["cache/a.cc"] += "int b;\n"
         self.assertEqual(len(rules.test_share(tree)), 1)
 
     def test_marks(self):

@@ -1,0 +1,270 @@
+"""Clients of another project, gRPC's own for Python, against a real daemon.
+
+Needs KVASIR_TEST_MODEL (a GGUF) and the packages of requirements.txt; ctest runs
+it with the folder of the programs and of the proto files as arguments.
+"""
+import atexit
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import unittest
+import urllib.request
+
+BIN, PROTO = sys.argv[1:3]
+MODEL = os.environ.get("KVASIR_TEST_MODEL")
+SKIPPED = 77  # what ctest takes for "not run here"
+
+try:
+    import grpc
+    import grpc_tools
+    from grpc_tools import protoc
+except ImportError:
+    grpc = None
+if grpc is None or not MODEL:
+    print("left out: needs grpcio, grpcio-tools and KVASIR_TEST_MODEL")
+    sys.exit(SKIPPED)
+
+# Protobuf's Python code imports its siblings by path, so the stubs get a folder
+# of their own on the path.
+STUBS = tempfile.mkdtemp(prefix="kvasir_stubs_")
+atexit.register(shutil.rmtree, STUBS, ignore_errors=True)
+sys.path.insert(0, STUBS)
+WELL_KNOWN = os.path.join(os.path.dirname(grpc_tools.__file__), "_proto")
+assert protoc.main(["protoc", f"-I{PROTO}", f"-I{WELL_KNOWN}",
+                    f"--python_out={STUBS}", f"--grpc_python_out={STUBS}"]
+                   + [f"{PROTO}/kvasir/v1/{name}.proto" for name in
+                      ("common", "inference", "cache_admin")]) == 0
+from kvasir.v1 import cache_admin_pb2, cache_admin_pb2_grpc  # noqa: E402
+from kvasir.v1 import common_pb2, inference_pb2, inference_pb2_grpc  # noqa: E402
+
+CLIENTS = 64
+TOKENS = 24
+PROMPTS = ["The capital of France is", "Once upon a time there was a king who",
+           "def fibonacci(n):", "Water boils at", "The three primary colours",
+           "In the year 1969", "My favourite recipe needs", "1, 2, 3, 4,"]
+# Long enough for a busy machine: a bound on hanging, not on speed.
+PATIENCE = 240
+
+
+class Daemon:
+    """A kvasird of this test's own, on ports that the system picks."""
+
+    def __init__(self, *arguments):
+        self.log = tempfile.NamedTemporaryFile("w+", prefix="kvasird_")
+        self.process = subprocess.Popen(
+            [f"{BIN}/kvasird", f"--model=smol={MODEL}", "--listen=127.0.0.1:0",
+             "--metrics-listen=127.0.0.1:0", "--config=/dev/null", *arguments],
+            stderr=self.log, stdout=self.log)
+        ready = self.wait_for_line("kvasird is ready")
+        fields = dict(word.split("=", 1) for word in ready.split()
+                      if "=" in word)
+        self.address, self.metrics = fields["grpc"], fields["metrics"]
+
+    def wait_for_line(self, text):
+        end = time.monotonic() + PATIENCE
+        while time.monotonic() < end and self.process.poll() is None:
+            for line in self.lines():
+                if text in line and line.endswith("\n"):
+                    return line
+            time.sleep(0.02)
+        raise AssertionError(f"no {text!r}:\n" + "".join(self.lines()))
+
+    def lines(self):
+        with open(self.log.name, encoding="utf-8") as log:
+            return log.readlines()
+
+    def stop(self):
+        self.process.send_signal(signal.SIGTERM)
+        code = self.process.wait(PATIENCE)
+        self.log.close()
+        return code
+
+
+def request(prompt, **stopping):
+    stopping.setdefault("max_tokens", TOKENS)
+    return inference_pb2.GenerateRequest(
+        text=prompt, stream=True,
+        sampling=inference_pb2.SamplingParams(temperature=0),
+        stopping=inference_pb2.StoppingParams(**stopping),
+        output=inference_pb2.OutputOptions(return_token_ids=True))
+
+
+def generate(stub, prompt):
+    """The ids and the joined text of one stream, and how it ended."""
+    ids, text, finished = [], "", None
+    for message in stub.Generate(request(prompt), timeout=PATIENCE):
+        assert finished is None, "an event after the last one"
+        if message.HasField("delta"):
+            ids += message.delta.token_ids
+            text += message.delta.text
+        elif message.HasField("finished"):
+            finished = message.finished
+    return ids, text, finished
+
+
+# Run with two arguments more, this file is a client that streams until killed.
+def stream_for_ever(address):
+    stub = inference_pb2_grpc.InferenceStub(grpc.insecure_channel(address))
+    for _ in stub.Generate(request("Once", max_tokens=4000, ignore_eos=True)):
+        print("token", flush=True)
+
+
+class Clients(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.daemon = Daemon()
+        cls.channel = grpc.insecure_channel(cls.daemon.address)
+        cls.stub = inference_pb2_grpc.InferenceStub(cls.channel)
+        cls.admin = cache_admin_pb2_grpc.CacheAdminStub(cls.channel)
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.channel.close()
+        code = cls.daemon.stop()
+        assert code == 0, f"exit code {code}"
+
+    def stats(self):
+        return self.admin.GetCacheStats(
+            cache_admin_pb2.GetCacheStatsRequest()).stats
+
+    def await_stats(self, holds):
+        """Statistics are a copy that is a few milliseconds old."""
+        end = time.monotonic() + PATIENCE
+        while time.monotonic() < end:
+            if holds(stats := self.stats()):
+                return
+            time.sleep(0.005)
+        self.fail(f"never came about: {stats}")
+
+    def await_running(self):
+        """Before an end is awaited, so that it is not one from before."""
+        self.await_stats(lambda stats: stats.running_count == 1
+                         and stats.tiers[0].pinned_blocks > 0)
+
+    def await_idle(self):
+        """Nothing runs and no block is held: memory came back (LEAK-1)."""
+        self.await_stats(lambda stats: stats.running_count == 0
+                         and stats.tiers[0].pinned_blocks == 0)
+
+    def test_64_clients_at_once_get_what_each_gets_alone(self):
+        alone = {prompt: generate(self.stub, prompt) for prompt in PROMPTS}
+        self.admin.FlushCache(cache_admin_pb2.FlushCacheRequest())
+        results, start = [None] * CLIENTS, threading.Barrier(CLIENTS)
+
+        def client(i):
+            # A channel of its own, as another process would have.
+            options = [("grpc.use_local_subchannel_pool", 1)]
+            with grpc.insecure_channel(self.daemon.address,
+                                       options) as channel:
+                stub = inference_pb2_grpc.InferenceStub(channel)
+                start.wait()
+                results[i] = generate(stub, PROMPTS[i % len(PROMPTS)])
+
+        threads = [threading.Thread(target=client, args=(i,))
+                   for i in range(CLIENTS)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        for i, result in enumerate(results):
+            self.assertIsNotNone(result, f"client {i}")
+            ids, text, finished = result
+            prompt = PROMPTS[i % len(PROMPTS)]
+            self.assertEqual(ids, alone[prompt][0], prompt)
+            self.assertEqual(text, alone[prompt][1], prompt)
+            self.assertEqual(finished.usage.completion_tokens, len(ids))
+        self.await_idle()
+
+    def test_text_is_what_its_ids_decode_to(self):
+        for prompt in PROMPTS[:3]:
+            ids, text, _ = generate(self.stub, prompt)
+            decoded = self.stub.Detokenize(inference_pb2.DetokenizeRequest(
+                token_ids=ids, skip_special_tokens=True))
+            self.assertEqual(decoded.text, text)
+
+    def test_killed_client_frees_its_blocks(self):
+        for _ in range(5):
+            client = subprocess.Popen(
+                [sys.executable, *sys.argv[:3], "--stream",
+                 self.daemon.address], stdout=subprocess.PIPE)
+            client.stdout.readline()
+            self.await_running()
+            client.kill()
+            client.wait()
+            client.stdout.close()
+            self.await_idle()
+
+    def test_cancel_and_deadline_free_their_blocks(self):
+        call = self.stub.Generate(
+            request("Once", max_tokens=4000, ignore_eos=True))
+        self.await_running()
+        call.cancel()
+        self.await_idle()
+        with self.assertRaises(grpc.RpcError) as caught:
+            for _ in self.stub.Generate(
+                    request("Once", max_tokens=8000, ignore_eos=True),
+                    timeout=0.5):
+                pass
+        self.assertEqual(caught.exception.code(),
+                         grpc.StatusCode.DEADLINE_EXCEEDED)
+        self.await_idle()
+
+    def test_flush_leaves_no_used_block(self):
+        generate(self.stub, PROMPTS[0])
+        self.await_idle()
+        self.admin.FlushCache(cache_admin_pb2.FlushCacheRequest())
+        self.assertEqual(self.stats().tiers[0].used_bytes, 0)
+
+    def test_bad_requests_name_the_field_and_harm_nobody(self):
+        good = generate(self.stub, PROMPTS[0])
+        far = 1 << 31
+        bad = [
+            (request(""), "prompt"),
+            (inference_pb2.GenerateRequest(), "prompt"),
+            (inference_pb2.GenerateRequest(
+                token_ids=common_pb2.TokenIds(ids=[1, far])), "token_ids"),
+            (inference_pb2.GenerateRequest(
+                token_ids=common_pb2.TokenIds(ids=[5] * 9000)), "8192"),
+            (request("x", max_tokens=-1), "max_tokens"),
+        ]
+        for message, named in bad:
+            with self.assertRaises(grpc.RpcError) as caught:
+                list(self.stub.Generate(message, timeout=PATIENCE))
+            error = caught.exception
+            self.assertEqual(error.code(), grpc.StatusCode.INVALID_ARGUMENT,
+                             error.details())
+            self.assertIn(named, error.details())
+            self.assertNotIn("\n", error.details())
+        self.assertEqual(generate(self.stub, PROMPTS[0])[:2], good[:2])
+
+    def test_metrics_count_what_was_asked(self):
+        def value(name):
+            page = urllib.request.urlopen(
+                f"http://{self.daemon.metrics}/metrics").read().decode()
+            return sum(float(line.rsplit(" ", 1)[1])
+                       for line in page.split("\n")
+                       if line.split("{")[0].split(" ")[0] == name)
+
+        # The page shows a copy that the engine publishes when it goes idle.
+        self.await_idle()
+        before = value("kvasir_generation_tokens_total")
+        ids, _, finished = generate(self.stub, PROMPTS[3])
+        wanted = before + finished.usage.completion_tokens
+        end = time.monotonic() + PATIENCE
+        while (value("kvasir_generation_tokens_total") != wanted
+               and time.monotonic() < end):
+            time.sleep(0.02)
+        self.assertEqual(value("kvasir_generation_tokens_total"), wanted)
+        self.assertEqual(value("kvasir_requests_running"), 0)
+
+
+if __name__ == "__main__":
+    if "--stream" in sys.argv:
+        stream_for_ever(sys.argv[-1])
+    else:
+        unittest.main(argv=sys.argv[:1], verbosity=2)
