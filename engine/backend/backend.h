@@ -67,7 +67,7 @@ struct LinearOutput {
   Activations out;
   bool accumulate = false;  // add to what `out` holds (a residual)
   // Keep about 16 bits of the activations where the backend would cut them to
-  // 8: for the last product, whose errors nothing averages out.
+  // 8: for products whose errors nothing averages out.
   bool fine_activations = false;
 };
 

@@ -16,16 +16,21 @@ void CachedMultiHeadAttention::Forward(const KvLayout& layout, int32_t layer,
                                        Activations normed,
                                        const Scratch& scratch,
                                        Activations residual) const {
+  // What goes wrong in keys and values stays in the cache for every later
+  // token.
   const LinearOutput projections[] = {
       {.weight = weights_->query.get(),
        .bias = weights_->query_bias,
-       .out = scratch.query},
+       .out = scratch.query,
+       .fine_activations = true},
       {.weight = weights_->key.get(),
        .bias = weights_->key_bias,
-       .out = scratch.key},
+       .out = scratch.key,
+       .fine_activations = true},
       {.weight = weights_->value.get(),
        .bias = weights_->value_bias,
-       .out = scratch.value},
+       .out = scratch.value,
+       .fine_activations = true},
   };
   ops::Linear(*backend_, normed, projections);
   ops::RopeAndStore(*backend_, config_->rope.Spec(), layout, layer, sequences,

@@ -136,8 +136,10 @@ struct CpuGemm::Impl {
     return residual.data() + row * blocks;
   }
 
-  void Quantize(const Activations& in, int64_t first_row, int64_t end_row);
-  void QuantizeResidual(const Activations& in);
+  void Quantize(const Activations& in, bool fine, int64_t first_row,
+                int64_t end_row);
+  void QuantizeResidual(const float* row, int64_t blocks, const Q8Block* coarse,
+                        Q8Block* out, int64_t stride) const;
   void Multiply(const Job& job, const LinearOutput& output, int64_t first_group,
                 int64_t group_count, int32_t worker);
   void MultiplyRange(const Job& job, int64_t begin, int64_t end,
@@ -148,42 +150,36 @@ struct CpuGemm::Impl {
   const GemmKernels& kernels;
   std::vector<Q8Block> quantized;
   std::vector<Q8Block> residual;
-  std::vector<float> residual_row;
   // A worker's group, unpacked to f32 for products with f32 activations.
   std::vector<std::vector<float>> panels;
 };
 
 // Rows are laid out tile by tile of kTileRows from row 0 on.
-void CpuGemm::Impl::Quantize(const Activations& in, int64_t first_row,
-                             int64_t end_row) {
+void CpuGemm::Impl::Quantize(const Activations& in, bool fine,
+                             int64_t first_row, int64_t end_row) {
   const int64_t blocks = in.columns / kBlockWeights;
   for (int64_t row = first_row; row < end_row; ++row) {
     const int64_t tile = row / kTileRows * kTileRows;
     const int64_t stride = std::min<int64_t>(kTileRows, in.rows - tile);
-    kernels.quantize_row(in.Row(row), blocks,
-                         Quantized(tile, blocks) + (row - tile), stride);
+    Q8Block* const coarse = Quantized(tile, blocks) + (row - tile);
+    kernels.quantize_row(in.Row(row), blocks, coarse, stride);
+    if (!fine) continue;
+    QuantizeResidual(in.Row(row), blocks, coarse,
+                     Residual(tile, blocks) + (row - tile), stride);
   }
 }
 
-// What each row's first quantization lost, quantized in turn. Only few rows are
-// multiplied with fine activations, so the caller does it alone.
-void CpuGemm::Impl::QuantizeResidual(const Activations& in) {
-  const int64_t blocks = in.columns / kBlockWeights;
-  residual.resize(
-      std::max(residual.size(), static_cast<size_t>(in.rows * blocks)));
-  residual_row.resize(in.columns);
-  for (int64_t row = 0; row < in.rows; ++row) {
-    const int64_t tile = row / kTileRows * kTileRows;
-    const int64_t stride = std::min<int64_t>(kTileRows, in.rows - tile);
-    const Q8Block* coarse = Quantized(tile, blocks) + (row - tile);
-    for (int64_t i = 0; i < in.columns; ++i) {
-      const Q8Block& block = coarse[i / kBlockWeights * stride];
-      residual_row[i] =
-          in.Row(row)[i] -
-          block.scale * static_cast<float>(block.level[i % kBlockWeights]);
+// What the quantization of a row lost, quantized in turn.
+void CpuGemm::Impl::QuantizeResidual(const float* row, int64_t blocks,
+                                     const Q8Block* coarse, Q8Block* out,
+                                     int64_t stride) const {
+  for (int64_t b = 0; b < blocks; ++b, row += kBlockWeights) {
+    const Q8Block& block = coarse[b * stride];
+    float lost[kBlockWeights];
+    for (int i = 0; i < kBlockWeights; ++i) {
+      lost[i] = row[i] - block.scale * static_cast<float>(block.level[i]);
     }
-    kernels.quantize_row(residual_row.data(), blocks,
-                         Residual(tile, blocks) + (row - tile), stride);
+    kernels.quantize_row(lost, 1, out + b * stride, stride);
   }
 }
 
@@ -287,12 +283,12 @@ void CpuGemm::Linear(Activations in, absl::Span<const LinearOutput> outputs) {
   if (quantize) {
     const size_t blocks =
         static_cast<size_t>(in.rows * in.columns / kBlockWeights);
-    if (impl_->quantized.size() < blocks) impl_->quantized.resize(blocks);
+    for (auto* rows : {&impl_->quantized, fine ? &impl_->residual : nullptr}) {
+      if (rows != nullptr && rows->size() < blocks) rows->resize(blocks);
+    }
   }
-  const bool quantize_together =
-      quantize && !fine && in.rows > kRowsQuantizedAlone;
-  if (quantize && !quantize_together) impl_->Quantize(in, 0, in.rows);
-  if (fine) impl_->QuantizeResidual(in);
+  const bool quantize_together = quantize && in.rows > kRowsQuantizedAlone;
+  if (quantize && !quantize_together) impl_->Quantize(in, fine, 0, in.rows);
 
   const Impl::Job job{in, outputs,
                       in.rows >= kRowsOfSingleGroups ? 1 : kTileGroups};
@@ -301,7 +297,7 @@ void CpuGemm::Linear(Activations in, absl::Span<const LinearOutput> outputs) {
   Pieces pieces(group_count, job.tile_groups, workers);
   impl_->pool.Run([&](int32_t worker) {
     if (quantize_together) {
-      impl_->Quantize(in, in.rows * worker / workers,
+      impl_->Quantize(in, fine, in.rows * worker / workers,
                       in.rows * (worker + 1) / workers);
       barrier.Wait();
     }
