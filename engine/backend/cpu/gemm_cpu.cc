@@ -5,13 +5,11 @@
 #include <cstdint>
 #include <memory>
 #include <new>
-#include <thread>
 #include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "hwy/cache_control.h"
 
 #include "cache/base/check.h"
 #include "cache/base/status_macros.h"
@@ -22,35 +20,13 @@
 namespace kvasir {
 namespace {
 
-// Up to so many rows are quantized by the caller before the fork: the workers
-// would wait for each other longer than that takes.
+// Rows of a piece when activations are quantized: so few rows take less time
+// than a fork-join.
 constexpr int64_t kRowsQuantizedAlone = 2;
 
 // Rows from which a worker takes single groups: a group then is work enough,
 // and its weights stay in the first-level cache while the rows pass.
 constexpr int64_t kRowsOfSingleGroups = 4;
-
-// Pauses in a barrier before the processor is offered to other threads.
-constexpr int kBarrierPauses = 2000;
-
-// All workers of one fork-join wait here until the last has arrived.
-class Barrier {
- public:
-  explicit Barrier(int32_t workers) : missing_(workers) {}
-  void Wait() {
-    missing_.fetch_sub(1, std::memory_order_acq_rel);
-    for (int i = 0; missing_.load(std::memory_order_acquire) > 0; ++i) {
-      if (i < kBarrierPauses) {
-        hwy::Pause();
-      } else {
-        std::this_thread::yield();
-      }
-    }
-  }
-
- private:
-  std::atomic<int32_t> missing_;
-};
 
 // Hands out [0, count) in contiguous pieces that get smaller towards the end,
 // so that the workers end together and the first pieces are long streams of
@@ -287,20 +263,17 @@ void CpuGemm::Linear(Activations in, absl::Span<const LinearOutput> outputs) {
       if (rows != nullptr && rows->size() < blocks) rows->resize(blocks);
     }
   }
-  const bool quantize_together = quantize && in.rows > kRowsQuantizedAlone;
-  if (quantize && !quantize_together) impl_->Quantize(in, fine, 0, in.rows);
+  if (quantize) {
+    impl_->pool.ParallelFor(in.rows, kRowsQuantizedAlone,
+                            [&](int64_t begin, int64_t end) {
+                              impl_->Quantize(in, fine, begin, end);
+                            });
+  }
 
   const Impl::Job job{in, outputs,
                       in.rows >= kRowsOfSingleGroups ? 1 : kTileGroups};
-  const int32_t workers = impl_->pool.thread_count();
-  Barrier barrier(workers);
-  Pieces pieces(group_count, job.tile_groups, workers);
+  Pieces pieces(group_count, job.tile_groups, impl_->pool.thread_count());
   impl_->pool.Run([&](int32_t worker) {
-    if (quantize_together) {
-      impl_->Quantize(in, fine, in.rows * worker / workers,
-                      in.rows * (worker + 1) / workers);
-      barrier.Wait();
-    }
     while (true) {
       const auto [begin, end] = pieces.Next();
       if (begin == end) return;

@@ -41,14 +41,20 @@ struct ThreadPool::Impl {
   using Body = absl::FunctionRef<void(int32_t)>;
 
   void Work(int32_t worker);
+  bool Enter();
+  void Leave();
   void Join();
+
+  // A round's gate: open or not, and how many workers are inside.
+  static constexpr uint32_t kOpen = 1u << 31;
 
   // What the caller writes, what the workers write, and what nobody writes
   // after construction lie on lines of their own.
   alignas(kCacheLine) std::atomic<uint32_t> round{0};  // a Run() adds one
-  const Body* body = nullptr;  // of the round; null: the pool ends
+  const Body* body = nullptr;  // written while the gate is shut and none inside
   bool running = false;
-  alignas(kCacheLine) std::atomic<int32_t> unfinished{0};  // workers at work
+  std::atomic<bool> ending{false};
+  alignas(kCacheLine) std::atomic<uint32_t> gate{0};
   alignas(kCacheLine) std::vector<std::thread> threads;
 };
 
@@ -56,21 +62,35 @@ void ThreadPool::Impl::Work(int32_t worker) {
   uint32_t seen = 0;
   while (true) {
     AwaitChange(round, seen);
-    // Exactly one more: the caller waits for every worker before it goes on.
-    ++seen;
-    if (body == nullptr) return;
+    seen = round.load(std::memory_order_acquire);
+    if (ending.load(std::memory_order_relaxed)) return;
+    if (!Enter()) continue;  // too late
     (*body)(worker);
-    if (unfinished.fetch_sub(1, std::memory_order_acq_rel) == 1) {
-      unfinished.notify_one();
-    }
+    Leave();
   }
 }
 
+bool ThreadPool::Impl::Enter() {
+  uint32_t found = gate.load(std::memory_order_relaxed);
+  while ((found & kOpen) != 0) {
+    if (gate.compare_exchange_weak(found, found + 1, std::memory_order_acquire,
+                                   std::memory_order_relaxed)) {
+      return true;
+    }
+  }
+  return false;
+}
+
+void ThreadPool::Impl::Leave() {
+  // The last one out of a shut gate; the caller may wait for it.
+  if (gate.fetch_sub(1, std::memory_order_acq_rel) == 1) gate.notify_one();
+}
+
 void ThreadPool::Impl::Join() {
-  while (true) {
-    const int32_t count = unfinished.load(std::memory_order_acquire);
-    if (count == 0) return;
-    AwaitChange(unfinished, count);
+  uint32_t inside = gate.fetch_and(~kOpen, std::memory_order_acquire) & ~kOpen;
+  while (inside != 0) {
+    AwaitChange(gate, inside);
+    inside = gate.load(std::memory_order_acquire);
   }
 }
 
@@ -85,7 +105,7 @@ ThreadPool::ThreadPool(int32_t thread_count) : impl_(new Impl) {
 }
 
 ThreadPool::~ThreadPool() {
-  impl_->body = nullptr;
+  impl_->ending.store(true, std::memory_order_relaxed);
   impl_->round.fetch_add(1, std::memory_order_release);
   impl_->round.notify_all();
   for (std::thread& thread : impl_->threads) thread.join();
@@ -103,7 +123,9 @@ void ThreadPool::Run(absl::FunctionRef<void(int32_t worker)> body) {
   }
   impl_->running = true;
   impl_->body = &body;
-  impl_->unfinished.store(thread_count() - 1, std::memory_order_relaxed);
+  // The gate before the round: who sees the round must not find a shut gate. A
+  // late worker may then come twice, and finds nothing left.
+  impl_->gate.store(Impl::kOpen, std::memory_order_release);
   impl_->round.fetch_add(1, std::memory_order_release);
   impl_->round.notify_all();
   body(0);

@@ -13,7 +13,8 @@ namespace kvasir {
 //
 // Owned by the CPU backend; Run() from one thread at a time. Workers spin for a
 // short while after a join, since the next op follows within microseconds, and
-// then sleep.
+// then sleep. A worker from which the system has taken the processor is not
+// waited for unless it holds work: on a busy machine the others do its share.
 class ThreadPool {
  public:
   // At least 1.
@@ -24,9 +25,11 @@ class ThreadPool {
 
   int32_t thread_count() const;
 
-  // Calls body(worker) once for each worker in [0, thread_count), in parallel,
-  // and returns when all have returned. What each worker does must not change
-  // any result (contract C2): split outputs, never a sum.
+  // Calls body(0) here and, in parallel, body(worker) on every worker in
+  // [1, thread_count) that comes before body(0) has returned; returns when all
+  // that came have. So body takes its work in pieces from a shared count until
+  // none is left, and never waits for another worker. Who takes which piece
+  // must not change any result (contract C2): split outputs, never a sum.
   void Run(absl::FunctionRef<void(int32_t worker)> body);
 
   // Calls body(begin, end) over disjoint ranges that cover [0, count), in

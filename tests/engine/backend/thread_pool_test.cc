@@ -1,10 +1,12 @@
 #include "engine/backend/cpu/thread_pool.h"
 
+#include <pthread.h>
 #include <sched.h>
 
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <csignal>
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
@@ -22,14 +24,26 @@ class ThreadPoolTest : public testing::TestWithParam<int32_t> {};
 
 INSTANTIATE_TEST_SUITE_P(Threads, ThreadPoolTest, testing::Values(1, 2, 3, 8));
 
-TEST_P(ThreadPoolTest, RunCallsEveryWorkerOnceAndWaitsForAll) {
+// Holds each worker in body until all of them have come.
+void AwaitAll(std::atomic<int32_t>& come, int32_t wanted) {
+  come.fetch_add(1);
+  while (come.load() < wanted) std::this_thread::yield();
+}
+
+TEST_P(ThreadPoolTest, EveryWorkerComesWhenThereIsTimeAndIsWaitedFor) {
   // Results are read right after Run(), without a lock: a worker that is still
   // writing would be a race.
   ThreadPool pool(GetParam());
   EXPECT_EQ(pool.thread_count(), GetParam());
   std::vector<int64_t> calls(GetParam(), 0);
   for (int round = 0; round < 200; ++round) {
-    pool.Run([&](int32_t worker) { ++calls[worker]; });
+    std::atomic<int32_t> come{0};
+    pool.Run([&](int32_t worker) {
+      // A late one may come twice; only a new round is counted.
+      if (calls[worker] == round + 1) return;
+      ++calls[worker];
+      AwaitAll(come, GetParam());
+    });
     for (int64_t count : calls) ASSERT_EQ(count, round + 1);
   }
 }
@@ -37,30 +51,91 @@ TEST_P(ThreadPoolTest, RunCallsEveryWorkerOnceAndWaitsForAll) {
 TEST_P(ThreadPoolTest, WorkersThatSleepAreWoken) {
   // Workers stop spinning after a while; a lost wake-up would hang here.
   ThreadPool pool(GetParam());
-  int64_t total = 0;
-  std::atomic<int64_t> count{0};
   for (int round = 0; round < 20; ++round) {
     std::this_thread::sleep_for(std::chrono::milliseconds(2));
-    pool.Run([&](int32_t) { count.fetch_add(1, std::memory_order_relaxed); });
-    total += GetParam();
-    ASSERT_EQ(count.load(), total);
+    std::vector<char> here(GetParam(), 0);
+    std::atomic<int32_t> come{0};
+    pool.Run([&](int32_t worker) {
+      if (here[worker]++ == 0) AwaitAll(come, GetParam());
+    });
+    for (char times : here) ASSERT_GE(times, 1);
   }
 }
 
 TEST_P(ThreadPoolTest, CallerWaitsForASlowWorker) {
   // The caller sleeps too once it has spun; only the last worker wakes it.
   ThreadPool pool(GetParam());
-  std::vector<int> done(GetParam(), 0);
   for (int slow = 0; slow < GetParam(); ++slow) {
+    std::vector<char> here(GetParam(), 0);
+    std::vector<int> done(GetParam(), 0);
+    std::atomic<int32_t> come{0};
     pool.Run([&](int32_t worker) {
+      if (here[worker]++ != 0) return;
+      AwaitAll(come, GetParam());
       if (worker == slow) {
         std::this_thread::sleep_for(std::chrono::milliseconds(5));
       }
       ++done[worker];
     });
+    for (int count : done) EXPECT_EQ(count, 1);
   }
-  for (int count : done) EXPECT_EQ(count, GetParam());
 }
+
+TEST_P(ThreadPoolTest, RoundsInQuickSuccessionShareAllTheirWork) {
+  // Workers come late, early, twice or never; each piece is taken once.
+  ThreadPool pool(GetParam());
+  std::vector<int32_t> touched(16);
+  for (int round = 0; round < 20000; ++round) {
+    std::atomic<size_t> next{0};
+    pool.Run([&](int32_t) {
+      for (size_t i = next++; i < touched.size(); i = next++) ++touched[i];
+    });
+    for (int32_t times : touched) ASSERT_EQ(times, round + 1);
+  }
+}
+
+#ifndef __SANITIZE_THREAD__  // it holds a signal back while a thread sleeps
+std::atomic<bool> hold{false};
+std::atomic<bool> held{false};
+void HoldThisThread(int) {
+  held = true;
+  while (hold) sched_yield();
+}
+
+TEST(ThreadPoolOnABusyMachineTest, AWorkerWithoutAProcessorIsNotWaitedFor) {
+  // The handler keeps the worker from running as a busy machine would. A join
+  // that waited for every worker would hang here.
+  ThreadPool pool(2);
+  pthread_t thread{};
+  std::atomic<int32_t> come{0};
+  bool here = false;
+  pool.Run([&](int32_t worker) {
+    if (worker == 1) {
+      if (std::exchange(here, true)) return;
+      thread = pthread_self();
+    }
+    AwaitAll(come, 2);
+  });
+  const auto before = std::signal(SIGUSR1, HoldThisThread);
+  hold = true;
+  ASSERT_EQ(pthread_kill(thread, SIGUSR1), 0);
+  while (!held) sched_yield();
+  int64_t sum = 0;
+  for (int round = 0; round < 10; ++round) {
+    pool.ParallelFor(100, 1, [&](int64_t begin, int64_t end) {
+      sum += end - begin;  // by this thread alone
+    });
+  }
+  EXPECT_EQ(sum, 1000);
+  hold = false;
+  here = false;
+  come = 0;
+  pool.Run([&](int32_t worker) {  // and it comes again
+    if (worker == 0 || !std::exchange(here, true)) AwaitAll(come, 2);
+  });
+  std::signal(SIGUSR1, before);
+}
+#endif
 
 TEST_P(ThreadPoolTest, ParallelForCoversEveryItemOnceInPiecesOfTheGrain) {
   // A piece below the grain may be smaller than a kernel's tile.
