@@ -107,14 +107,23 @@ bool EngineLoop::Turn() {
   SendDepartures();
   ExtendPrefixes();
   const StepPlan plan = MakePlan();
+  if (NumbersAreOld()) Publish();
   if (!plan.rows.empty()) {
     ExecuteStep(plan);
   } else if (!roster_.empty()) {
     RefuseOldest();
   }
   SendDepartures();
-  if (parts_.clock->Now() - last_publish_ >= kPublishInterval) Publish();
+  if (NumbersAreOld()) Publish();
   return !roster_.empty();
+}
+
+bool EngineLoop::NumbersAreOld() const {
+  // Who reads "idle" while the first step hangs would take it for health.
+  const EngineStats& told = recorder_.stats();
+  const bool told_idle = told.requests_running + told.requests_waiting == 0;
+  return (told_idle && !roster_.empty()) ||
+         parts_.clock->Now() - last_publish_ >= kPublishInterval;
 }
 
 void EngineLoop::ReadMail() {

@@ -64,7 +64,8 @@ class EngineLoop {
   bool Turn();
 
   // Copies the numbers to the board. Turns do so at least every
-  // kPublishInterval, and always before a request is told of its end.
+  // kPublishInterval, before the first step after an idle time, and always
+  // before a request is told of its end.
   void Publish();
 
  private:
@@ -90,6 +91,8 @@ class EngineLoop {
   void RefuseOldest();
   void EndAll(const absl::Status& status, Ending ending);
   void SendDepartures();
+
+  bool NumbersAreOld() const;
 
   // Fixed after construction.
   const Parts parts_;

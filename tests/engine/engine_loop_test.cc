@@ -413,6 +413,22 @@ TEST(EngineLoop, NumbersArePublishedBeforeTheLastEvent) {
   EXPECT_EQ(sink->in_flight, 1) << "idle only after the last event";
 }
 
+// A first step that hangs must not look like an idle engine: load balancers
+// would go on sending to it (FIELD_CASES SRV-5).
+TEST(EngineLoop, TheFirstStepAfterAnIdleTimeIsAnnounced) {
+  LoopHarness engine({});
+  int64_t running = -1;
+  engine.runner().OnStep(
+      [&] { running = engine.published().requests_running; });
+  for (uint64_t round = 0; round < 3; ++round) {
+    running = -1;
+    engine.Submit(RandomPrompt(round, 20), 1);
+    engine.RunUntilIdle();
+    EXPECT_EQ(running, 1) << round;
+    EXPECT_EQ(engine.published().requests_running, 0);
+  }
+}
+
 // The end of the engine is an end for every request, wherever it is.
 TEST(EngineLoop, StopEndsEveryRequest) {
   LoopHarness engine({.limits = {.max_sequences = 1}});

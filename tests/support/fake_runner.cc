@@ -41,6 +41,7 @@ int32_t* PlaceOf(const BlockTableView& table, const KvLayout& layout,
 
 absl::StatusOr<std::vector<TokenId>> FakeRunner::Run(
     absl::Span<const StepRows> step) {
+  if (on_step_) on_step_();
   for (const StepRows& rows : step) Write(rows);
   if (!failure_.ok()) return std::exchange(failure_, absl::OkStatus());
   std::vector<TokenId> tokens(step.size(), -1);

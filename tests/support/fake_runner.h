@@ -2,6 +2,8 @@
 #define KVASIR_TESTS_SUPPORT_FAKE_RUNNER_H_
 
 #include <cstdint>
+#include <functional>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -40,6 +42,9 @@ class FakeRunner final : public StepRunner {
   // The next step fails with this, after it has written into its blocks.
   void FailNextStep(absl::Status status) { failure_ = std::move(status); }
 
+  // Called at the start of each step, on the engine's thread.
+  void OnStep(std::function<void()> hook) { on_step_ = std::move(hook); }
+
   // One entry per step that succeeded: rows of each sequence in it.
   struct Entry {
     SequenceId id;
@@ -55,6 +60,7 @@ class FakeRunner final : public StepRunner {
 
   const KvLayout layout_;
   absl::Status failure_;
+  std::function<void()> on_step_;
   std::vector<std::vector<Entry>> steps_;
   int64_t computed_rows_ = 0;
 };
