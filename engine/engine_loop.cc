@@ -19,6 +19,20 @@
 namespace kvasir {
 namespace {
 
+// A client resets its call at its deadline, and that may be heard a little
+// before our own clock says so: gRPC rounds the time that it sends by up to 1
+// %, and the network takes its share.
+constexpr absl::Duration kDeadlineSlack = absl::Milliseconds(20);
+constexpr double kDeadlineRounding = 0.01;
+
+// Whether a cancel by the client at `now` is what its deadline brings about.
+bool ComesFromDeadline(const Sequence& sequence, absl::Duration now) {
+  const absl::Duration deadline = sequence.request().deadline;
+  if (deadline == absl::InfiniteDuration()) return false;
+  const absl::Duration whole = deadline - sequence.times().submitted;
+  return deadline - now <= kDeadlineSlack + whole * kDeadlineRounding;
+}
+
 // How a request ends that its flag or its deadline ends now; nothing if
 // neither does.
 struct Verdict {
@@ -28,7 +42,9 @@ struct Verdict {
 
 std::optional<Verdict> Judge(const Sequence& sequence, absl::Duration now) {
   const CancelFlag& cancel = sequence.cancel();
-  if (cancel.requested()) {
+  const bool wanted = cancel.requested();
+  if (wanted && !(cancel.source() == CancelSource::kClient &&
+                  ComesFromDeadline(sequence, now))) {
     const std::string why =
         cancel.reason().empty() ? "" : absl::StrCat(": ", cancel.reason());
     switch (cancel.source()) {
@@ -46,7 +62,7 @@ std::optional<Verdict> Judge(const Sequence& sequence, absl::Duration now) {
             Ending::kDrain};
     }
   }
-  if (now < sequence.request().deadline) return std::nullopt;
+  if (!wanted && now < sequence.request().deadline) return std::nullopt;
   return Verdict{absl::DeadlineExceededError(absl::StrCat(
                      "the deadline passed after ",
                      sequence.usage().completion_tokens, " tokens")),
@@ -266,6 +282,15 @@ void EngineLoop::TakeResult(const PlannedRows& rows, TokenId token,
                             Sequence& sequence, absl::Duration now) {
   recorder_.CountComputed(sequence.NoteComputed(rows.token_count));
   if (!rows.wants_logits) return;
+  if (token == kLogitsNotFinite) {
+    // This sequence's alone; its neighbours' rows are their own.
+    return Depart(sequence.id(),
+                  absl::InternalError(absl::StrCat(
+                      "the logits of token ", sequence.known_count(),
+                      " are not all finite: the weights are damaged, or a "
+                      "number grew beyond its type")),
+                  Ending::kFailed);
+  }
   const absl::Duration previous = sequence.times().last_token;
   Sequence::Appended appended = sequence.Append(token, now);
   recorder_.CountToken(sequence, previous);

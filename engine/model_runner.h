@@ -27,6 +27,11 @@ struct StepRows {
   const SamplingParams* sampling = nullptr;
 };
 
+// Instead of a sampled token: none was wanted, or the logits are not all finite
+// numbers, so that no draw from them would mean anything.
+inline constexpr TokenId kNoTokenWanted = -1;
+inline constexpr TokenId kLogitsNotFinite = -2;
+
 // Computes a step: the plan's rows, on a reservation's tables, to sampled
 // tokens. An interface, so that everything around it is tested without a model.
 //
@@ -35,8 +40,8 @@ class StepRunner {
  public:
   virtual ~StepRunner() = default;
 
-  // One entry per sequence of the step: the token that follows, or -1 where
-  // none is wanted. On an error the step has not happened: the caller drops
+  // One entry per sequence of the step: the token that follows, or one of the
+  // two above. On an error the step has not happened: the caller drops
   // the reservation.
   virtual absl::StatusOr<std::vector<TokenId>> Run(
       absl::Span<const StepRows> step) = 0;

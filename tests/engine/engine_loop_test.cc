@@ -265,6 +265,36 @@ TEST(EngineLoop, DeadlinesEndRunningAndWaitingRequests) {
   EXPECT_EQ(engine.Stats().cancelled_by_deadline, 2);
 }
 
+// gRPC resets a call whose deadline passes, so nearly every deadline is heard
+// as a cancel first. Counted as such, no operator would see that deadlines
+// pass.
+TEST(EngineLoop, ADeadlineThatArrivesAsACancelIsCountedAsADeadline) {
+  struct Case {
+    absl::Duration left;
+    CancelSource source;
+    bool deadline;
+  };
+  for (const Case& c :
+       {Case{-absl::Milliseconds(5), CancelSource::kClient, true},
+        Case{absl::Milliseconds(60), CancelSource::kClient, true},
+        Case{absl::Seconds(2), CancelSource::kClient, false},
+        Case{absl::Milliseconds(60), CancelSource::kAdmin, false}}) {
+    LoopHarness engine({});
+    Request request = engine.MakeRequest(RandomPrompt(1, 20), 100);
+    request.deadline = engine.clock().Now() + absl::Seconds(5);
+    const std::string id = request.id;
+    const auto sink = engine.Submit(std::move(request));
+    engine.Turn();
+    engine.clock().Advance(absl::Seconds(5) - c.left);
+    EXPECT_TRUE(engine.inbox().Cancel(id, c.source, ""));
+    engine.Turn();
+    EXPECT_EQ(engine.Stats().cancelled_by_deadline, c.deadline ? 1 : 0)
+        << c.left;
+    EXPECT_EQ(sink->code(), c.deadline ? absl::StatusCode::kDeadlineExceeded
+                                       : absl::StatusCode::kCancelled);
+  }
+}
+
 // A drained replica must say so in a way that lets clients go elsewhere.
 TEST(EngineLoop, DrainLetsRequestsEndAndThenEndsThem) {
   LoopHarness engine({});
@@ -411,6 +441,22 @@ TEST(EngineLoop, NumbersArePublishedBeforeTheLastEvent) {
   EXPECT_EQ(sink->seen.finished[static_cast<size_t>(FinishReason::kLength)], 1);
   EXPECT_EQ(sink->seen.cache.tiers.at(0).blocks.pinned, 0);
   EXPECT_EQ(sink->in_flight, 1) << "idle only after the last event";
+}
+
+// One sequence whose numbers overflow must neither get a made-up token nor take
+// its neighbours with it.
+TEST(EngineLoop, LogitsThatAreNoNumbersEndTheirSequenceOnly) {
+  LoopHarness engine({});
+  const auto bad = engine.Submit(RandomPrompt(1, 20), 10);
+  const auto good = engine.Submit(RandomPrompt(2, 20), 10);
+  engine.Turn();
+  engine.runner().SpoilLogitsOf(SequenceId(0));
+  engine.RunUntilIdle();
+  EXPECT_EQ(bad->code(), absl::StatusCode::kInternal);
+  EXPECT_EQ(bad->ids.size(), 1u) << "what came before is good";
+  EXPECT_EQ(good->ids, FakeAnswer(RandomPrompt(2, 20), 10, {.temperature = 0}));
+  EXPECT_TRUE(engine.Stats().healthy);
+  EXPECT_EQ(engine.Stats().failed, 1);
 }
 
 // A first step that hangs must not look like an idle engine: load balancers

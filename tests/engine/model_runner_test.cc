@@ -1,11 +1,13 @@
 #include "engine/model_runner.h"
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "absl/algorithm/container.h"
 #include "absl/status/status.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -97,6 +99,32 @@ TEST_F(ModelRunnerTest, EachSequenceGetsItsOwnToken) {
   const StepRows rows = Rows(0, next, 20, &kGreedy);
   ASSERT_TRUE(runner.Run({&rows, 1}).ok());
   EXPECT_EQ(observed.back(), (std::pair<int64_t, int64_t>{0, 21}));
+}
+
+// Damaged keys and values must not end in a token that looks like any other.
+// Every way of drawing one would give something.
+TEST_F(ModelRunnerTest, SaysWhenLogitsAreNoNumbers) {
+  ModelRunner runner = MakeRunner(259, {});
+  const std::vector<TokenId> prompt = RandomPrompt(1, 20);
+  const std::vector<TokenId> next = {7};
+  const auto step = [&](int64_t sequence) {
+    return Rows(sequence, next, 20, &kGreedy);
+  };
+  for (int64_t sequence : {0, 1}) {
+    const StepRows rows = Rows(sequence, prompt, 0, nullptr);
+    ASSERT_TRUE(runner.Run({&rows, 1}).ok());
+  }
+  const StepRows sound = step(1);
+  const TokenId wanted = runner.Run({&sound, 1})->at(0);
+  // 0xFFFF is no number in any float format. Key or value, first or last token.
+  const size_t block = static_cast<size_t>(fixture_->layout().BlockBytes());
+  for (const size_t at : {size_t{0}, block / 2, block - 2}) {
+    std::vector<std::byte> before(memory_.begin(), memory_.begin() + block);
+    memory_[at] = memory_[at + 1] = std::byte{0xFF};
+    const std::vector<StepRows> both = {step(0), step(1)};
+    EXPECT_THAT(*runner.Run(both), ElementsAre(kLogitsNotFinite, wanted)) << at;
+    absl::c_copy(before, memory_.begin());
+  }
 }
 
 // FIELD_CASES LOAD-4: the sampler's bound is the runner's to pass on.

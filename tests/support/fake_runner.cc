@@ -44,14 +44,15 @@ absl::StatusOr<std::vector<TokenId>> FakeRunner::Run(
   if (on_step_) on_step_();
   for (const StepRows& rows : step) Write(rows);
   if (!failure_.ok()) return std::exchange(failure_, absl::OkStatus());
-  std::vector<TokenId> tokens(step.size(), -1);
+  std::vector<TokenId> tokens(step.size(), kNoTokenWanted);
   steps_.emplace_back();
   for (size_t i = 0; i < step.size(); ++i) {
     const auto count = static_cast<int64_t>(step[i].tokens.size());
     EXPECT_GT(count, 0) << "a sequence without rows";
     steps_.back().push_back({step[i].id, step[i].first_position, count});
     computed_rows_ += count;
-    if (step[i].sampling != nullptr) tokens[i] = Next(step[i]);
+    if (step[i].sampling == nullptr) continue;
+    tokens[i] = step[i].id == spoilt_ ? kLogitsNotFinite : Next(step[i]);
   }
   return tokens;
 }

@@ -42,6 +42,9 @@ class FakeRunner final : public StepRunner {
   // The next step fails with this, after it has written into its blocks.
   void FailNextStep(absl::Status status) { failure_ = std::move(status); }
 
+  // From now on this sequence's logits are no numbers.
+  void SpoilLogitsOf(SequenceId id) { spoilt_ = id; }
+
   // Called at the start of each step, on the engine's thread.
   void OnStep(std::function<void()> hook) { on_step_ = std::move(hook); }
 
@@ -61,6 +64,7 @@ class FakeRunner final : public StepRunner {
   const KvLayout layout_;
   absl::Status failure_;
   std::function<void()> on_step_;
+  SequenceId spoilt_;
   std::vector<std::vector<Entry>> steps_;
   int64_t computed_rows_ = 0;
 };

@@ -391,6 +391,10 @@ void QuantizeRow(const float* row, int64_t blocks, Q8Block* out,
       largest = S::MaxAbs(largest, S::LoadF32(row + v * S::kLanes));
     }
     const float magnitude = S::LargestLane(largest);
+    if (!(magnitude <= kLargestMagnitude)) {
+      *out = NotFiniteBlock();
+      continue;
+    }
     const bool zero = magnitude < kSmallestMagnitude;
     const float factor = zero ? 0.0f : 127.0f / magnitude;
     int32_t sums[2] = {0, 0};

@@ -2,6 +2,7 @@
 #define KVASIR_ENGINE_BACKEND_CPU_GEMM_KERNELS_H_
 
 #include <cstdint>
+#include <limits>
 #include <vector>
 
 #include "engine/backend/cpu/packed_weight.h"
@@ -23,6 +24,14 @@ struct alignas(16) Q8Block {
 // Blocks whose largest magnitude is below this count as zeros, so that 127 over
 // it is finite.
 constexpr float kSmallestMagnitude = 1e-36f;
+constexpr float kLargestMagnitude = std::numeric_limits<float>::max();
+
+// A block with an infinity or what is no number in it: every product with it
+// is no number either, so that the damage stays visible.
+inline Q8Block NotFiniteBlock() {
+  constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
+  return {{}, kNaN, kNaN, 0, 0};
+}
 
 // Rows and groups that one call of a kernel takes at most.
 constexpr int kTileRows = 8;

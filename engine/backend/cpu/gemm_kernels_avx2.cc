@@ -56,15 +56,20 @@ struct Avx2 {
   }
   static KVASIR_INLINE F ToFloat(I value) { return _mm256_cvtepi32_ps(value); }
   static KVASIR_INLINE I Round(F value) { return _mm256_cvtps_epi32(value); }
+  // Of magnitudes as integers, which are in the same order; what is no number
+  // is above them all and stays.
   static KVASIR_INLINE F MaxAbs(F largest, F value) {
-    return _mm256_max_ps(largest,
-                         _mm256_andnot_ps(_mm256_set1_ps(-0.0f), value));
+    return _mm256_castsi256_ps(_mm256_max_epi32(
+        _mm256_castps_si256(largest),
+        _mm256_castps_si256(_mm256_andnot_ps(_mm256_set1_ps(-0.0f), value))));
   }
   static KVASIR_INLINE float LargestLane(F value) {
-    __m128 four = _mm_max_ps(_mm256_castps256_ps128(value),
-                             _mm256_extractf128_ps(value, 1));
-    four = _mm_max_ps(four, _mm_movehl_ps(four, four));
-    return _mm_cvtss_f32(_mm_max_ss(four, _mm_movehdup_ps(four)));
+    const __m256i bits = _mm256_castps_si256(value);
+    __m128i four = _mm_max_epi32(_mm256_castsi256_si128(bits),
+                                 _mm256_extracti128_si256(bits, 1));
+    four = _mm_max_epi32(four, _mm_shuffle_epi32(four, 0x4E));
+    four = _mm_max_epi32(four, _mm_shuffle_epi32(four, 0xB1));
+    return _mm_cvtss_f32(_mm_castsi128_ps(four));
   }
 
   static KVASIR_INLINE I Load(const uint8_t* at) {

@@ -11,6 +11,7 @@
 #include <immintrin.h>
 #pragma GCC diagnostic pop
 
+#include <bit>
 #include <cstdint>
 #include <utility>
 #include <vector>
@@ -66,11 +67,16 @@ struct Avx512 {
   }
   static KVASIR_INLINE F ToFloat(I value) { return _mm512_cvtepi32_ps(value); }
   static KVASIR_INLINE I Round(F value) { return _mm512_cvtps_epi32(value); }
+  // Of magnitudes as integers, which are in the same order; what is no number
+  // is above them all and stays.
   static KVASIR_INLINE F MaxAbs(F largest, F value) {
-    return _mm512_max_ps(largest, _mm512_abs_ps(value));
+    return _mm512_castsi512_ps(
+        _mm512_max_epi32(_mm512_castps_si512(largest),
+                         _mm512_castps_si512(_mm512_abs_ps(value))));
   }
   static KVASIR_INLINE float LargestLane(F value) {
-    return _mm512_reduce_max_ps(value);
+    return std::bit_cast<float>(
+        _mm512_reduce_max_epi32(_mm512_castps_si512(value)));
   }
 
   static KVASIR_INLINE I Load(const uint8_t* at) {

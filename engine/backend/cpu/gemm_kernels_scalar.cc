@@ -16,8 +16,14 @@ void QuantizeRow(const float* row, int64_t blocks, Q8Block* out,
                  int64_t stride) {
   for (int64_t b = 0; b < blocks; ++b, row += kBlockWeights, out += stride) {
     float magnitude = 0;
+    bool finite = true;
     for (int i = 0; i < kBlockWeights; ++i) {
+      finite &= std::fabs(row[i]) <= kLargestMagnitude;
       magnitude = std::max(magnitude, std::fabs(row[i]));
+    }
+    if (!finite) {
+      *out = NotFiniteBlock();
+      continue;
     }
     const bool zero = magnitude < kSmallestMagnitude;
     const float factor = zero ? 0.0f : 127.0f / magnitude;

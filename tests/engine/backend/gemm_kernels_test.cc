@@ -172,6 +172,38 @@ TEST_P(GemmKernelsOfType, FollowTheExactArithmeticOnTheirActivations) {
   }
 }
 
+TEST_P(GemmKernelsOfType, WhatIsNoNumberStaysNone) {
+  // Rounded to some level it would become an answer like any other.
+  const TestMatrix matrix = MakeMatrix(GetParam(), kGroupRows, 768, 41);
+  auto weight = PackedWeight::Pack(matrix.host);
+  ASSERT_TRUE(weight.ok());
+  for (const float bad : {std::nanf(""), -std::nanf(""), INFINITY, -INFINITY}) {
+    for (const size_t at : {0, 15, 300, 767}) {
+      std::vector<float> values = RandomFloats(2 * 768, 42);
+      values[768 + at] = bad;
+      for (const GemmKernels* kernels : UsableGemmKernels()) {
+        std::vector<float> result(kTileRows * kTileOutputs);
+        if (plain()) {
+          result = Multiply(*kernels, **weight, 1, values, 2);
+        } else {
+          std::vector<Q8Block> tile(2 * 768 / kBlockWeights);
+          for (int64_t r = 0; r < 2; ++r) {
+            kernels->quantize_row(values.data() + r * 768, 768 / kBlockWeights,
+                                  tile.data() + r, 2);
+          }
+          kernels->multiply_q8[type()]((*weight)->Groups(0, 1), tile.data(), 2,
+                                       2, result.data());
+        }
+        for (int64_t lane = 0; lane < kGroupRows; ++lane) {
+          ASSERT_TRUE(std::isfinite(result[lane])) << kernels->name;
+          ASSERT_FALSE(std::isfinite(result[kTileOutputs + lane]))
+              << kernels->name << ", " << bad << " at " << at;
+        }
+      }
+    }
+  }
+}
+
 TEST(GemmKernels, QuantizeAlikeOnAllTargets) {
   // The same activations must give the same levels, sums included, wherever.
   const uint32_t seed = std::random_device()();
