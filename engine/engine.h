@@ -55,6 +55,10 @@ struct EngineOptions {
 
 inline constexpr int64_t kDefaultCacheBytes = int64_t{512} << 20;
 
+// INVALID_ARGUMENT, "field: wanted range, found value", if `options` make no
+// sense whatever the model.
+absl::Status CheckEngineOptions(const EngineOptions& options);
+
 // What clients may know of the model. Plain value.
 struct ModelInfo {
   std::string name;

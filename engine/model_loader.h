@@ -25,10 +25,6 @@ struct LoadedModel {
   ModelInfo info;       // `max_context` is still the model's own
 };
 
-// INVALID_ARGUMENT, with the option's name, legal range and value, if `options`
-// make no sense whatever the model.
-absl::Status CheckEngineOptions(const EngineOptions& options);
-
 // Opens and checks the file, makes the backend, loads weights and tokenizer.
 // `options` must have passed CheckEngineOptions(). Errors are those of the
 // parts, with the file's name where they lack it.

@@ -13,6 +13,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 
+#include "cache/base/clock.h"
 #include "grpc/support/log.h"
 #include "server/generation_backend.h"
 #include "server/kvasir_server.h"
@@ -160,9 +161,10 @@ int Daemon::Drain() {
     signals_.Wake();
   });
   const absl::Duration patience = config_.drain_timeout + kStuckGrace;
-  const absl::Time deadline = absl::Now() + patience;
+  const absl::Duration deadline = Clock::Steady().Now() + patience;
   while (!drained) {
-    const Signals::Event event = signals_.Wait(deadline - absl::Now());
+    const Signals::Event event =
+        signals_.Wait(deadline - Clock::Steady().Now());
     if (event.signal != 0) {
       Log(LogLevel::kWarning, "stopping at once",
           {{"signal", NameOf(event.signal)}});

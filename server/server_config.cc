@@ -366,18 +366,50 @@ absl::StatusOr<FileSettings> ReadFileSettings(const ConfigSources& sources,
 ConfigValue Resolve(const Option& option, const ConfigSources& sources,
                     const CommandLine& line, const FileSettings& file) {
   if (const auto flag = line.flags.find(option.key); flag != line.flags.end()) {
-    return {option.key, flag->second, absl::StrCat("flag ", option.flag)};
+    return {option.key, flag->second, absl::StrCat("flag ", option.flag),
+            ConfigRank::kFlag};
   }
   const std::string name = EnvironmentName(option);
   if (const std::optional<std::string> text = sources.environment(name)) {
-    return {option.key, *text, absl::StrCat("environment ", name)};
+    return {option.key, *text, absl::StrCat("environment ", name),
+            ConfigRank::kEnvironment};
   }
   if (const auto value = file.values.find(option.key);
       value != file.values.end()) {
     return {option.key, value->second.text,
-            absl::StrCat("file ", file.path, ":", value->second.line)};
+            absl::StrCat("file ", file.path, ":", value->second.line),
+            ConfigRank::kFile};
   }
-  return {option.key, option.default_text, "default"};
+  return {option.key, option.default_text, "default", ConfigRank::kDefault};
+}
+
+// A name in NAME=PATH counts as much as the path's own source, so one from a
+// lower source gives way to it.
+ConfigValue ModelNameOver(ConfigValue name, const ConfigValue& path,
+                          const std::string& named) {
+  if (named.empty() || name.rank >= path.rank) return name;
+  return {name.key, named, path.origin, path.rank};
+}
+
+// Takes the value over and checks it. What the engine would refuse it refuses
+// here, before a port is taken or a model loaded.
+absl::Status Apply(const Option& option, const ConfigValue& value,
+                   Target target) {
+  // An empty default means that there is none.
+  if (value.rank == ConfigRank::kDefault && value.value.empty()) {
+    return absl::OkStatus();
+  }
+  absl::Status status = option.set(target, value.value);
+  std::string what(status.message());
+  if (status.ok()) {
+    // All others are checked or defaults, so an error is this one's.
+    status = CheckEngineOptions(target.config.engine);
+    if (status.ok()) return status;
+    what = std::string(status.message());
+    what = what.substr(what.find(": ") + 2);  // behind the field's name
+  }
+  return absl::Status(status.code(), absl::StrCat(option.flag, ": ", what, " (",
+                                                  value.origin, ")"));
 }
 
 }  // namespace
@@ -394,16 +426,11 @@ absl::StatusOr<ParsedConfig> ParseConfig(const ConfigSources& sources) {
   ASSIGN_OR_RETURN(const FileSettings file, ReadFileSettings(sources, line));
   for (const Option& option : kOptions) {
     ConfigValue value = Resolve(option, sources, line, file);
-    // An empty default means that there is none.
-    if (value.origin != "default" || option.default_text[0] != '\0') {
-      const absl::Status set =
-          option.set({parsed.config, sources}, value.value);
-      if (!set.ok()) {
-        return absl::Status(set.code(),
-                            absl::StrCat(option.flag, ": ", set.message(), " (",
-                                         value.origin, ")"));
-      }
+    if (option.set == SetModelName) {
+      value = ModelNameOver(std::move(value), parsed.values.back(),
+                            parsed.config.engine.model_name);
     }
+    RETURN_IF_ERROR(Apply(option, value, {parsed.config, sources}));
     parsed.values.push_back(std::move(value));
   }
   if (parsed.config.engine.model_path.empty() &&

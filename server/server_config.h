@@ -41,12 +41,15 @@ struct ConfigSources {
   std::function<absl::StatusOr<int64_t>()> memory_limit;
 };
 
+// Where a setting comes from; the later one wins.
+enum class ConfigRank : uint8_t { kDefault, kFile, kEnvironment, kFlag };
+
 // One setting as it was resolved, for --print-config.
 struct ConfigValue {
-  std::string key;    // in the file
-  std::string value;  // as it was written
-  std::string
-      origin;  // "flag", "environment KVASIR_...", "file ...", "default"
+  std::string key;     // in the file
+  std::string value;   // as it was written
+  std::string origin;  // "flag --x", "environment KVASIR_...", "file ..."
+  ConfigRank rank = ConfigRank::kDefault;
 };
 
 struct ParsedConfig {

@@ -87,6 +87,10 @@ int Chat::Run() {
   for (Prompt(); std::getline(std::cin, line); Prompt()) {
     const std::string text(absl::StripAsciiWhitespace(line));
     if (text.empty() || Obey(text)) continue;
+    if (!CheckText("the line", text)) {
+      code = kExitUsage;
+      continue;
+    }
     code = Ask(text);
   }
   if (isatty(STDIN_FILENO)) std::fputs("\n", stderr);

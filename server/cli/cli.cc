@@ -5,13 +5,15 @@
 #include <vector>
 
 #include "server/cli/commands.h"
+#include "server/cli/generation.h"
 #include "server/config_values.h"
 
 namespace kvasir::cli {
 namespace {
 
 constexpr const char* kFooter =
-    "Exit codes: 0 success, 1 usage, 2 no connection, 64 plus the gRPC code "
+    "Exit codes: 0 success, 1 usage, 2 no connection, 5 output lost, 64 plus "
+    "the gRPC code "
     "for an error of the call.\n"
     "kvasir COMMAND --help tells more.";
 
@@ -36,6 +38,9 @@ void AddGlobals(CLI::App& app, Globals& globals, std::string& timeout,
 }  // namespace
 
 int RunCli(const std::vector<std::string>& arguments) {
+  for (const std::string& argument : arguments) {
+    if (!CheckText("argument", argument)) return kExitUsage;
+  }
   CLI::App app("kvasir talks to a kvasird.", "kvasir");
   app.require_subcommand(1);
   app.fallthrough();
@@ -67,7 +72,9 @@ int RunCli(const std::vector<std::string>& arguments) {
     }
     globals.timeout = *time;
   }
-  return action(globals);
+  const int code = action(globals);
+  // Never success without the output, as on a full disk.
+  return CloseStdout() || code != kExitOk ? code : kExitOutput;
 }
 
 }  // namespace kvasir::cli

@@ -18,6 +18,7 @@ namespace kvasir::cli {
 inline constexpr int kExitOk = 0;
 inline constexpr int kExitUsage = 1;
 inline constexpr int kExitConnect = 2;
+inline constexpr int kExitOutput = 5;  // stdout took not all; health has 3, 4
 inline constexpr int kExitStatusBase = 64;
 
 // Options that every command takes.

@@ -36,10 +36,11 @@ std::optional<v1::GenerateRequest> MakeRequest(const Options& options,
   if (!options.prompt.has_value() && isatty(STDIN_FILENO)) {
     Note(globals, "Type the prompt; Ctrl-D on a line of its own ends it.");
   }
-  const std::string prompt =
-      options.prompt.has_value() ? *options.prompt : ReadStdin();
+  const std::optional<std::string> prompt =
+      options.prompt.has_value() ? options.prompt : ReadStdin();
+  if (!prompt.has_value()) return std::nullopt;
   if (!options.chat && system.empty()) {
-    request.set_text(prompt);
+    request.set_text(*prompt);
     return request;
   }
   if (!system.empty()) {
@@ -49,7 +50,7 @@ std::optional<v1::GenerateRequest> MakeRequest(const Options& options,
   }
   v1::ChatMessage& message = *request.mutable_chat()->add_messages();
   message.set_role("user");
-  message.set_content(prompt);
+  message.set_content(*prompt);
   return request;
 }
 

@@ -6,12 +6,14 @@
 #include <iterator>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 
+#include "engine/model/utf8.h"
 #include "server/cli/format.h"
 #include "server/cli/interrupt.h"
 
@@ -80,6 +82,12 @@ void WriteText(const std::string& text) {
   std::fflush(stdout);
 }
 
+bool CloseStdout() {
+  if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return true;
+  Complain("could not write all output to stdout");
+  return false;
+}
+
 std::string ReasonName(v1::FinishReason reason) {
   std::string name = v1::FinishReason_Name(reason);
   absl::string_view view = name;
@@ -116,12 +124,30 @@ std::optional<std::string> ReadFile(const std::string& path) {
     Complain("cannot read " + path);
     return std::nullopt;
   }
+  if (!CheckText(path, text)) return std::nullopt;
   return text;
 }
 
-std::string ReadStdin() {
-  return {std::istreambuf_iterator<char>(std::cin),
-          std::istreambuf_iterator<char>()};
+std::optional<std::string> ReadStdin() {
+  std::string text{std::istreambuf_iterator<char>(std::cin),
+                   std::istreambuf_iterator<char>()};
+  if (!CheckText("stdin", text)) return std::nullopt;
+  return text;
+}
+
+bool CheckText(const std::string& what, const std::string& text) {
+  for (size_t at = 0; at < text.size();) {
+    const Utf8Start start = ReadUtf8(std::string_view(text).substr(at));
+    if (start.kind != Utf8Start::Kind::kCharacter) {
+      Complain(absl::StrCat(
+          what, ": wanted UTF-8, found the byte 0x",
+          absl::Hex(static_cast<unsigned char>(text[at]), absl::kZeroPad2),
+          " at offset ", at));
+      return false;
+    }
+    at += static_cast<size_t>(start.bytes);
+  }
+  return true;
 }
 
 }  // namespace kvasir::cli

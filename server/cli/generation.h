@@ -43,8 +43,12 @@ Generation StreamGeneration(
     Client& client, v1::GenerateRequest request,
     const std::function<void(const std::string&)>& on_text);
 
-// Writes text to stdout at once.
+// Writes text to stdout at once. Whether that worked is asked once, by
+// CloseStdout().
 void WriteText(const std::string& text);
+
+// False, with a complaint, if anything written to stdout is lost.
+bool CloseStdout();
 
 // One line for people: tokens, cached tokens, times, why it ended.
 std::string DescribeGeneration(const v1::Finished& finished);
@@ -52,9 +56,13 @@ std::string DescribeGeneration(const v1::Finished& finished);
 // "eos", "length", ... as in the enum, lower case.
 std::string ReasonName(v1::FinishReason reason);
 
-// The bytes of a file, or an empty optional and a complaint.
+// Whether `text` is UTF-8, which is all that a call can carry; if not, with a
+// complaint that names it as `what`.
+bool CheckText(const std::string& what, const std::string& text);
+
+// The text of a file or of stdin, or an empty optional and a complaint.
 std::optional<std::string> ReadFile(const std::string& path);
-std::string ReadStdin();
+std::optional<std::string> ReadStdin();
 
 }  // namespace kvasir::cli
 

@@ -28,14 +28,15 @@ int Tokenize(const TokenizeOptions& options, const Globals& globals) {
   v1::TokenizeRequest request;
   request.set_model(options.model);
   request.set_with_text(true);
-  const std::string text =
-      options.text.has_value() ? *options.text : ReadStdin();
+  const std::optional<std::string> text =
+      options.text.has_value() ? options.text : ReadStdin();
+  if (!text.has_value()) return kExitUsage;
   if (options.chat) {
     v1::ChatMessage& message = *request.mutable_chat()->add_messages();
     message.set_role("user");
-    message.set_content(text);
+    message.set_content(*text);
   } else {
-    request.set_text(text);
+    request.set_text(*text);
     request.set_with_offsets(true);
     if (options.no_special) request.set_add_special_tokens(false);
   }
@@ -104,7 +105,11 @@ std::optional<std::vector<uint32_t>> ReadIds(const std::string& text) {
 int Detokenize(const DetokenizeOptions& options, const Globals& globals) {
   std::string text;
   for (const std::string& id : options.ids) absl::StrAppend(&text, id, " ");
-  if (options.ids.empty()) text = ReadStdin();
+  if (options.ids.empty()) {
+    const std::optional<std::string> read = ReadStdin();
+    if (!read.has_value()) return kExitUsage;
+    text = *read;
+  }
   const std::optional<std::vector<uint32_t>> ids = ReadIds(text);
   if (!ids.has_value()) return kExitUsage;
   v1::DetokenizeRequest request;

@@ -209,5 +209,39 @@ TEST(ConfigFileTest, FlattensSections) {
   EXPECT_TRUE(absl::IsNotFound(ReadConfigFile("/nowhere").status()));
 }
 
+// Found only by the engine, these would cost two ports and a model's loading
+// before they are told, under names that no command line knows.
+TEST_F(ServerConfigTest, WhatTheEngineWouldRefuseIsRefusedByOption) {
+  ExpectError({"--model=m", "--threads=5000"},
+              {"--threads: wanted 0 to 1024, found 5000", "flag --threads"});
+  ExpectError({"--model=m", "--token-budget=65537"},
+              {"--token-budget: wanted 1 to 65536"});
+  ExpectError({"--model=m", "--block-tokens=12"},
+              {"--block-tokens: wanted a multiple of 8, found 12"});
+  ExpectError({"--model=m", "--context-limit=1"},
+              {"--context-limit: wanted 2"});
+  ExpectError({"--model=m", "--activations=f16"},
+              {"--activations: wanted \"q8\" or \"f32\""});
+  environment_["KVASIR_CACHE_KV_TYPE"] = "int4";
+  ExpectError({"--model=m", "--print-config"},
+              {"--kv-type: wanted \"f16\" or \"f32\", found \"int4\"",
+               "environment KVASIR_CACHE_KV_TYPE"});
+}
+
+TEST_F(ServerConfigTest, ANameWithThePathCountsAsMuchAsThePath) {
+  environment_["KVASIR_MODEL_NAME"] = "environment";
+  auto parsed = Parse({"--model=flag=/m.gguf"});
+  ASSERT_TRUE(parsed.ok()) << parsed.status();
+  EXPECT_EQ(parsed->config.engine.model_name, "flag");
+  EXPECT_EQ(Origin(*parsed, "model.name"), "flag --model");
+  EXPECT_EQ(Parse({"--model=flag=/m.gguf", "--model-name=own"})
+                ->config.engine.model_name,
+            "own");
+  environment_["KVASIR_MODEL_PATH"] = "path=/m.gguf";
+  EXPECT_EQ(Parse({})->config.engine.model_name, "environment");
+  environment_.erase("KVASIR_MODEL_NAME");
+  EXPECT_EQ(Parse({})->config.engine.model_name, "path");
+}
+
 }  // namespace
 }  // namespace kvasir

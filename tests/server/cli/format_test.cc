@@ -1,5 +1,7 @@
 #include "server/cli/format.h"
 
+#include <cstdio>
+#include <cstdlib>
 #include <string>
 
 #include "gtest/gtest.h"
@@ -136,6 +138,27 @@ TEST(DescribeGenerationTest, SaysWhatWasCachedAndHowFast) {
 }
 
 // Scripts tell usage errors, a missing server and a failed call apart.
+// gRPC would send such text and the server would have to refuse it unseen.
+TEST(RunCliTest, TextThatIsNotUtf8IsRefusedBeforeTheCall) {
+  EXPECT_EQ(RunCli({"generate", "--prompt", "caf\xe9"}), kExitUsage);
+  EXPECT_EQ(RunCli({"cancel", "x", "--reason", "\xff"}), kExitUsage);
+  testing::internal::CaptureStderr();
+  EXPECT_FALSE(CheckText("stdin", "ab\xc3\xa9\xe9"));
+  EXPECT_EQ(testing::internal::GetCapturedStderr(),
+            "kvasir: stdin: wanted UTF-8, found the byte 0xe9 at offset 4\n");
+  EXPECT_TRUE(CheckText("stdin", "ab\xc3\xa9"));
+}
+
+TEST(RunCliTest, LostOutputIsNoSuccess) {
+  testing::FLAGS_gtest_death_test_style = "threadsafe";
+  EXPECT_EXIT(
+      {
+        if (std::freopen("/dev/full", "w", stdout) == nullptr) std::abort();
+        std::exit(RunCli({"version"}));
+      },
+      testing::ExitedWithCode(kExitOutput), "could not write all output");
+}
+
 TEST(RunCliTest, ExitCodesWithoutAServer) {
   EXPECT_EQ(RunCli({"version"}), kExitOk);
   EXPECT_EQ(RunCli({"--help"}), kExitOk);
