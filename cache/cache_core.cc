@@ -92,7 +92,7 @@ int64_t CacheCore::ExtendLease(LeaseState& lease,
   KV_CHECK(!lease.growing) << "the lease is part of a live reservation";
   KV_CHECK(static_cast<int64_t>(tokens.size()) >= lease.token_count)
       << tokens.size() << " known tokens, " << lease.token_count << " held";
-  if (!options_.prefix_caching || !lease.read_cache ||
+  if (!UsesIndex(lease) || !lease.read_cache ||
       lease.token_count % block_tokens_ != 0 ||
       !IsFindable(lease, lease.table.size())) {
     return 0;
@@ -113,6 +113,7 @@ void CacheCore::EndLease(LeaseState& lease) {
 
 FlushResult CacheCore::Flush() {
   const int64_t freed = prefixes_.Flush();
+  for (LeaseState* lease : leases_) lease->cut_off |= lease->token_count > 0;
   counters_.evicted_flush_blocks += freed;
   return {.freed_blocks = freed, .freed_bytes = freed * layout().BlockBytes()};
 }
@@ -229,7 +230,8 @@ bool CacheCore::OnEngineThread() const {
 }
 
 bool CacheCore::UsesIndex(const LeaseState& lease) const {
-  return options_.prefix_caching && (lease.read_cache || lease.write_cache);
+  return options_.prefix_caching && !lease.cut_off &&
+         (lease.read_cache || lease.write_cache);
 }
 
 bool CacheCore::IsFindable(const LeaseState& lease, int64_t block_count) const {

@@ -40,6 +40,7 @@ struct LeaseState {
   int64_t cached_token_count = 0;
   std::vector<TokenId> open_tokens;  // of the open last block
   NextBlockKey next_key;
+  bool cut_off = false;   // held tokens at a flush: shares no block any more
   bool growing = false;   // named by the live reservation
   size_t list_index = 0;  // in the core's list of leases
 };

@@ -278,6 +278,13 @@ TEST_F(KvCacheTest, FlushLeavesPinnedBlocksToTheirLeasesOnly) {
   running = Lease();
   EXPECT_EQ(UsedBlocks(*cache_), 0);
   EXPECT_EQ(Counters().evicted_flush_blocks, 2);
+
+  // A lease whose first block is still open has nothing that could be
+  // forgotten, but its tokens are of before, too.
+  Lease open = OpenAndFill(*cache_, version_, Tokens(0, 3));
+  cache_->Flush();
+  Append(*cache_, open, Tokens(3, 8));
+  EXPECT_EQ(FoundTokens(*cache_, version_, Tokens(0, 11)), 0);
 }
 
 TEST_F(KvCacheTest, UsedBlocksAreZeroAtIdleAfterAFlush) {
