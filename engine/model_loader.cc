@@ -76,16 +76,17 @@ std::string NameFromPath(absl::string_view path) {
   return std::string(absl::StripSuffix(path, ".gguf"));
 }
 
-ModelInfo Describe(const EngineOptions& options, const GgufFile& file,
+// `digest` is the model file's.
+ModelInfo Describe(const EngineOptions& options, std::string digest,
                    const LoadedModel& model) {
   const ModelConfig& config = model.transformer->config();
   const Tokenizer& tokenizer = *model.tokenizer;
   ModelInfo info;
-  info.name = options.model_name.empty() ? NameFromPath(file.path())
+  info.name = options.model_name.empty() ? NameFromPath(options.model_path)
                                          : options.model_name;
   info.architecture = config.architecture;
   info.quantization = config.quantization;
-  info.digest = file.Digest();
+  info.digest = std::move(digest);
   info.tokenizer_digest = tokenizer.Digest();
   info.cache_fingerprint =
       CacheFingerprint({.weights_digest = info.digest,
@@ -155,6 +156,7 @@ absl::StatusOr<LoadedModel> LoadModel(const EngineOptions& options) {
   ASSIGN_OR_RETURN(Weights weights,
                    LoadWeights(*file, config, *model.backend, progress));
   const int64_t weight_bytes = weights.memory_bytes();
+  std::string digest = std::move(weights.file_digest);
   const int32_t logit_rows = static_cast<int32_t>(
       std::min<int64_t>(options.max_sequences, options.token_budget));
   ASSIGN_OR_RETURN(
@@ -168,7 +170,7 @@ absl::StatusOr<LoadedModel> LoadModel(const EngineOptions& options) {
   const ModelConfig& loaded = model.transformer->config();
   model.token_limit = std::min(
       {loaded.embedding_rows, loaded.vocab_size, model.tokenizer->size()});
-  model.info = Describe(options, *file, model);
+  model.info = Describe(options, std::move(digest), model);
   model.info.weight_bytes = weight_bytes;
   return model;
 }

@@ -1,84 +1,31 @@
 #include "engine/model/gguf_file.h"
 
-#include <fcntl.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
-#include <cerrno>
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <iterator>
 #include <memory>
+#include <new>
 #include <string>
 #include <utility>
 #include <variant>
 #include <vector>
 
-#include "absl/base/call_once.h"
 #include "absl/status/status.h"
-#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
-#include "openssl/evp.h"
+#include "absl/types/span.h"
 
-#include "cache/base/check.h"
 #include "cache/base/status_macros.h"
+#include "engine/model/byte_source.h"
 #include "engine/model/gguf_parser.h"
+#include "engine/model/sha256.h"
 
 namespace kvasir {
 namespace {
 
-// A read-only mapping of a whole file; unmapped by the destructor.
-class MappedFile {
- public:
-  static absl::StatusOr<std::unique_ptr<MappedFile>> Open(
-      const std::string& path) {
-    // Without O_NONBLOCK, opening a named pipe would wait for a writer.
-    const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (fd < 0) {
-      const std::string why = std::strerror(errno);
-      return errno == ENOENT
-                 ? absl::NotFoundError(absl::StrCat(path, ": no such file"))
-                 : absl::InvalidArgumentError(absl::StrCat(path, ": ", why));
-    }
-    absl::StatusOr<std::unique_ptr<MappedFile>> mapped = Map(fd, path);
-    close(fd);
-    return mapped;
-  }
-  ~MappedFile() { munmap(data_, size_); }
-  MappedFile(const MappedFile&) = delete;
-  MappedFile& operator=(const MappedFile&) = delete;
-
-  absl::Span<const uint8_t> bytes() const {
-    return {static_cast<const uint8_t*>(data_), size_};
-  }
-
- private:
-  MappedFile(void* data, size_t size) : data_(data), size_(size) {}
-
-  static absl::StatusOr<std::unique_ptr<MappedFile>> Map(
-      int fd, const std::string& path) {
-    struct stat status;
-    if (fstat(fd, &status) != 0 || !S_ISREG(status.st_mode)) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(path, ": wanted a regular file"));
-    }
-    if (status.st_size == 0) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(path, ": wanted a GGUF file, found an empty one"));
-    }
-    const auto size = static_cast<size_t>(status.st_size);
-    void* data = mmap(nullptr, size, PROT_READ, MAP_PRIVATE, fd, 0);
-    if (data == MAP_FAILED) {
-      return absl::ResourceExhaustedError(absl::StrCat(
-          path, ": mapping ", size, " bytes failed: ", std::strerror(errno)));
-    }
-    return std::unique_ptr<MappedFile>(new MappedFile(data, size));
-  }
-
-  void* data_;
-  size_t size_;
-};
+// Bytes that are read and hashed at a time: they are still in the processor's
+// cache when they are hashed.
+constexpr int64_t kReadBytes = int64_t{1} << 18;
 
 // What a value is, for errors; in the order of GgufValue's alternatives.
 const char* TypeName(const GgufValue& value) {
@@ -97,18 +44,63 @@ const char* TypeName(const GgufValue& value) {
   return kNames[value.index()];
 }
 
-std::string Sha256Hex(absl::Span<const uint8_t> bytes) {
-  unsigned char digest[EVP_MAX_MD_SIZE];
-  unsigned int length = 0;
-  KV_CHECK(EVP_Digest(bytes.data(), bytes.size(), digest, &length, EVP_sha256(),
-                      nullptr) == 1);
-  return absl::BytesToHexString(
-      std::string(reinterpret_cast<char*>(digest), length));
+absl::Status InFile(const std::string& path, const absl::Status& status) {
+  return absl::Status(status.code(),
+                      absl::StrCat(path, ": ", status.message()));
+}
+
+// Reads a source's bytes one after the other and hashes them.
+class HashingReader {
+ public:
+  HashingReader(const ByteSource& source, int64_t position, Sha256 hash)
+      : source_(source), position_(position), hash_(std::move(hash)) {}
+
+  absl::Status Read(absl::Span<uint8_t> out) {
+    while (!out.empty()) {
+      const absl::Span<uint8_t> piece =
+          out.first(std::min(out.size(), size_t{kReadBytes}));
+      RETURN_IF_ERROR(source_.ReadAt(position_, piece));
+      hash_.Update(piece);
+      position_ += static_cast<int64_t>(piece.size());
+      out.remove_prefix(piece.size());
+    }
+    return absl::OkStatus();
+  }
+
+  // Padding, or what else stands between tensors and behind them.
+  absl::Status SkipTo(int64_t position) {
+    std::vector<uint8_t> skipped;
+    while (position_ < position) {
+      skipped.resize(std::min(position - position_, kReadBytes));
+      RETURN_IF_ERROR(Read(absl::MakeSpan(skipped)));
+    }
+    return absl::OkStatus();
+  }
+
+  std::string Hex() const { return hash_.Hex(); }
+
+ private:
+  const ByteSource& source_;
+  int64_t position_;
+  Sha256 hash_;
+};
+
+// Room for any of `tensors`.
+absl::StatusOr<std::unique_ptr<uint8_t[]>> MakeRoom(
+    absl::Span<const GgufTensor> tensors) {
+  int64_t bytes = 0;
+  for (const GgufTensor& tensor : tensors) {
+    bytes = std::max(bytes, tensor.bytes);
+  }
+  std::unique_ptr<uint8_t[]> room(new (std::nothrow) uint8_t[bytes]);
+  if (room != nullptr) return room;
+  return absl::ResourceExhaustedError(absl::StrCat(
+      "no memory for a tensor of ", bytes, " bytes, to read it into"));
 }
 
 }  // namespace
 
-HostMatrix GgufTensor::AsMatrix() const {
+HostMatrix GgufTensor::AsMatrix(const uint8_t* data) const {
   int64_t rows = 1;
   for (size_t i = 1; i < dims.size(); ++i) rows *= dims[i];
   return {type, rows, dims[0], data};
@@ -116,12 +108,13 @@ HostMatrix GgufTensor::AsMatrix() const {
 
 struct GgufFile::Impl {
   std::string path;
-  std::unique_ptr<MappedFile> mapping;  // null when parsed from memory
-  absl::Span<const uint8_t> bytes;
+  std::unique_ptr<ByteSource> source;
   GgufContents contents;
   absl::flat_hash_map<std::string, size_t> tensor_by_name;
-  mutable absl::once_flag digest_once;
-  mutable std::string digest;
+
+  static absl::StatusOr<std::unique_ptr<GgufFile>> Make(
+      std::unique_ptr<ByteSource> source, std::string path);
+  absl::StatusOr<std::string> ReadThrough(TensorVisitor visit) const;
 
   template <typename T>
   absl::StatusOr<const T*> Get(const std::string& key,
@@ -146,23 +139,23 @@ GgufFile::~GgufFile() = default;
 
 absl::StatusOr<std::unique_ptr<GgufFile>> GgufFile::Open(
     const std::string& path) {
-  ASSIGN_OR_RETURN(std::unique_ptr<MappedFile> mapping, MappedFile::Open(path));
-  ASSIGN_OR_RETURN(std::unique_ptr<GgufFile> file,
-                   Parse(mapping->bytes(), path));
-  file->impl_->mapping = std::move(mapping);
-  return file;
+  absl::StatusOr<std::unique_ptr<ByteSource>> source = OpenFileSource(path);
+  if (!source.ok()) return InFile(path, source.status());
+  return Impl::Make(*std::move(source), path);
 }
 
 absl::StatusOr<std::unique_ptr<GgufFile>> GgufFile::Parse(
     absl::Span<const uint8_t> bytes, std::string name) {
-  absl::StatusOr<GgufContents> contents = ParseGguf(bytes);
-  if (!contents.ok()) {
-    return absl::Status(contents.status().code(),
-                        absl::StrCat(name, ": ", contents.status().message()));
-  }
+  return Impl::Make(MakeMemorySource(bytes), std::move(name));
+}
+
+absl::StatusOr<std::unique_ptr<GgufFile>> GgufFile::Impl::Make(
+    std::unique_ptr<ByteSource> source, std::string path) {
+  absl::StatusOr<GgufContents> contents = ParseGguf(*source);
+  if (!contents.ok()) return InFile(path, contents.status());
   auto impl = std::make_unique<Impl>();
-  impl->path = std::move(name);
-  impl->bytes = bytes;
+  impl->path = std::move(path);
+  impl->source = std::move(source);
   impl->contents = *std::move(contents);
   for (size_t i = 0; i < impl->contents.tensors.size(); ++i) {
     impl->tensor_by_name[impl->contents.tensors[i].name] = i;
@@ -171,9 +164,7 @@ absl::StatusOr<std::unique_ptr<GgufFile>> GgufFile::Parse(
 }
 
 const std::string& GgufFile::path() const { return impl_->path; }
-int64_t GgufFile::file_bytes() const {
-  return static_cast<int64_t>(impl_->bytes.size());
-}
+int64_t GgufFile::file_bytes() const { return impl_->source->size(); }
 int64_t GgufFile::alignment() const { return impl_->contents.alignment; }
 
 const absl::flat_hash_map<std::string, GgufValue>& GgufFile::metadata() const {
@@ -235,10 +226,43 @@ absl::StatusOr<absl::Span<const int64_t>> GgufFile::GetInts(
   return absl::Span<const int64_t>(*values);
 }
 
-const std::string& GgufFile::Digest() const {
-  absl::call_once(impl_->digest_once,
-                  [this] { impl_->digest = Sha256Hex(impl_->bytes); });
-  return impl_->digest;
+absl::StatusOr<std::vector<uint8_t>> GgufFile::ReadTensor(
+    const GgufTensor& tensor) const {
+  std::vector<uint8_t> bytes(tensor.bytes);
+  const absl::Status read =
+      impl_->source->ReadAt(tensor.offset, absl::MakeSpan(bytes));
+  if (!read.ok()) return InFile(impl_->path, read);
+  return bytes;
+}
+
+absl::StatusOr<std::string> GgufFile::Impl::ReadThrough(
+    TensorVisitor visit) const {
+  std::vector<const GgufTensor*> order;
+  for (const GgufTensor& tensor : contents.tensors) order.push_back(&tensor);
+  std::sort(order.begin(), order.end(),
+            [](auto* a, auto* b) { return a->offset < b->offset; });
+  ASSIGN_OR_RETURN(const std::unique_ptr<uint8_t[]> room,
+                   MakeRoom(contents.tensors));
+  HashingReader reader(*source, contents.header_bytes, contents.header_hash);
+  for (const GgufTensor* tensor : order) {
+    RETURN_IF_ERROR(reader.SkipTo(tensor->offset));
+    RETURN_IF_ERROR(
+        reader.Read({room.get(), static_cast<size_t>(tensor->bytes)}));
+    RETURN_IF_ERROR(visit(*tensor, room.get()));
+  }
+  RETURN_IF_ERROR(reader.SkipTo(source->size()));
+  return reader.Hex();
+}
+
+absl::StatusOr<std::string> GgufFile::ReadThrough(TensorVisitor visit) const {
+  absl::StatusOr<std::string> digest = impl_->ReadThrough(visit);
+  // Before any other complaint: a change explains it.
+  const absl::Status unchanged = impl_->source->CheckUnchanged();
+  if (!unchanged.ok() && !absl::IsCancelled(digest.status())) {
+    return InFile(impl_->path, unchanged);
+  }
+  if (!digest.ok()) return InFile(impl_->path, digest.status());
+  return digest;
 }
 
 }  // namespace kvasir

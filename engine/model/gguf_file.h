@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
@@ -27,18 +28,21 @@ struct GgufTensor {
   std::string name;
   DType type = DType::kF32;
   std::vector<int64_t> dims;  // fastest-varying first, as in the file
-  const uint8_t* data = nullptr;
+  int64_t offset = 0;         // of the data, from the start of the file
   int64_t bytes = 0;
 
-  // As a matrix: dims[0] columns, the product of the others rows.
-  HostMatrix AsMatrix() const;
+  // `data`, which is the tensor's, as a matrix: dims[0] columns, the product of
+  // the others rows.
+  HostMatrix AsMatrix(const uint8_t* data) const;
 };
 
-// A GGUF v3 model file, mapped read-only and checked in full before anything of
-// it is used: header, every length, type and offset, tensor bounds, overlap and
-// file size. Format: the GGUF specification in ggml's docs/gguf.md.
+// A GGUF v3 model file. The header is read and checked in full before anything
+// of it is used: every length, type and offset, tensor bounds, overlap and file
+// size. Tensors are read on demand and never mapped, so that a file that is cut
+// or rewritten meanwhile costs the load and not the process. Format: the GGUF
+// specification in ggml's docs/gguf.md.
 //
-// Immutable; any thread. Pointers into the file stay valid while it lives.
+// Immutable; any thread. Keeps the file open while it lives.
 class GgufFile {
  public:
   // NOT_FOUND if there is no such file; INVALID_ARGUMENT naming the field, what
@@ -72,10 +76,23 @@ class GgufFile {
   absl::StatusOr<absl::Span<const int64_t>> GetInts(std::string_view key) const;
   bool Has(std::string_view key) const;
 
-  // SHA-256 over the whole file, lower-case hex: the digest of the weights in a
-  // cache version's fingerprint. Computed once, at the first call, by reading
-  // the file through.
-  const std::string& Digest() const;
+  // A small tensor's bytes, out of turn. INVALID_ARGUMENT if they are gone.
+  absl::StatusOr<std::vector<uint8_t>> ReadTensor(
+      const GgufTensor& tensor) const;
+
+  // Takes a tensor and its bytes, which are gone when it returns. What it
+  // returns but OK ends the reading.
+  using TensorVisitor =
+      absl::FunctionRef<absl::Status(const GgufTensor&, const uint8_t*)>;
+
+  // Reads everything behind the header once, from the start of the file to its
+  // end, shows every tensor to `visit` and returns the SHA-256 of the whole
+  // file, lower-case hex: of the header that was parsed and the very bytes that
+  // were shown. No more than the largest tensor is in memory.
+  //
+  // INVALID_ARGUMENT if the file was cut or changed since it was opened; what
+  // was shown is then worth nothing. RESOURCE_EXHAUSTED for memory.
+  absl::StatusOr<std::string> ReadThrough(TensorVisitor visit) const;
 
  private:
   struct Impl;

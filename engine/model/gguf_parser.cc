@@ -14,6 +14,7 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 
+#include "cache/base/check.h"
 #include "cache/base/status_macros.h"
 
 namespace kvasir {
@@ -33,6 +34,8 @@ constexpr uint64_t kMinTensorBytes = 8 + 1 + 4 + 8 + 4 + 8;
 // Numbers that ggml gives to tensor types; those without kernels here are
 // unsupported rather than nonsense.
 constexpr uint64_t kKnownTypeIds = 40;
+// Of the header in memory at a time.
+constexpr uint64_t kWindowBytes = uint64_t{1} << 16;
 
 absl::StatusOr<DType> TensorType(uint64_t id, const std::string& field) {
   switch (id) {
@@ -208,7 +211,7 @@ absl::StatusOr<int64_t> TensorEnd(const TensorRecord& record,
 
 // The last tensor in the file's order tells how large the file must be, which
 // says more about a cut file than the first tensor that is missing.
-absl::Status CheckFileSize(absl::Span<const uint8_t> bytes, int64_t data_start,
+absl::Status CheckFileSize(int64_t file_bytes, int64_t data_start,
                            const std::vector<TensorRecord>& records) {
   int64_t wanted = 0;
   const TensorRecord* last = nullptr;
@@ -219,17 +222,17 @@ absl::Status CheckFileSize(absl::Span<const uint8_t> bytes, int64_t data_start,
       last = &record;
     }
   }
-  if (wanted <= static_cast<int64_t>(bytes.size())) return absl::OkStatus();
+  if (wanted <= file_bytes) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(
       TensorField(*last), " ends at byte ", wanted,
-      ": wanted a file of at least that size, found ", bytes.size(), " bytes"));
+      ": wanted a file of at least that size, found ", file_bytes, " bytes"));
 }
 
 // Checks that every tensor lies in the file and apart from the others, and
-// points it at its data.
-absl::Status PlaceTensors(absl::Span<const uint8_t> bytes, int64_t data_start,
+// tells it where.
+absl::Status PlaceTensors(int64_t file_bytes, int64_t data_start,
                           std::vector<TensorRecord>& records) {
-  RETURN_IF_ERROR(CheckFileSize(bytes, data_start, records));
+  RETURN_IF_ERROR(CheckFileSize(file_bytes, data_start, records));
   std::vector<TensorRecord*> order;
   for (TensorRecord& record : records) order.push_back(&record);
   std::sort(order.begin(), order.end(),
@@ -241,7 +244,7 @@ absl::Status PlaceTensors(absl::Span<const uint8_t> bytes, int64_t data_start,
       return absl::InvalidArgumentError(absl::StrCat(
           TensorField(*record), " overlaps ", TensorField(*previous)));
     }
-    record->tensor.data = bytes.data() + data_start + record->offset;
+    record->tensor.offset = data_start + static_cast<int64_t>(record->offset);
     previous = record;
   }
   return absl::OkStatus();
@@ -255,8 +258,8 @@ absl::Status CheckCount(const char* field, uint64_t count, uint64_t least_bytes,
                    " bytes are left in the file"));
 }
 
-absl::Status ReadTensors(absl::Span<const uint8_t> bytes, ByteReader& reader,
-                         uint64_t count, GgufContents& contents) {
+absl::Status ReadTensors(int64_t file_bytes, ByteReader& reader, uint64_t count,
+                         GgufContents& contents) {
   RETURN_IF_ERROR(
       CheckCount("tensor count", count, kMinTensorBytes, reader.remaining()));
   std::vector<TensorRecord> records;
@@ -274,7 +277,7 @@ absl::Status ReadTensors(absl::Span<const uint8_t> bytes, ByteReader& reader,
   const int64_t alignment = contents.alignment;
   const int64_t data_start =
       (reader.position() + alignment - 1) / alignment * alignment;
-  RETURN_IF_ERROR(PlaceTensors(bytes, data_start, records));
+  RETURN_IF_ERROR(PlaceTensors(file_bytes, data_start, records));
   for (TensorRecord& record : records) {
     contents.tensors.push_back(std::move(record.tensor));
   }
@@ -290,11 +293,10 @@ absl::StatusOr<uint64_t> ByteReader::Unsigned(int bytes,
         absl::StrCat(field, ": wanted ", bytes, " bytes at ", position_, ", ",
                      remaining(), " are left in the file"));
   }
+  uint8_t raw[8] = {};
+  RETURN_IF_ERROR(Take({raw, static_cast<size_t>(bytes)}));
   uint64_t value = 0;
-  for (int i = 0; i < bytes; ++i) {
-    value |= uint64_t{bytes_[position_ + i]} << (8 * i);
-  }
-  position_ += bytes;
+  for (int i = 0; i < bytes; ++i) value |= uint64_t{raw[i]} << (8 * i);
   return value;
 }
 
@@ -307,16 +309,44 @@ absl::StatusOr<std::string> ByteReader::Text(uint64_t limit,
         absl::StrCat(field, ": wanted at most ", std::min(limit, remaining()),
                      " bytes of text, found a length of ", length));
   }
-  std::string text(reinterpret_cast<const char*>(bytes_.data()) + position_,
-                   length);
-  position_ += static_cast<int64_t>(length);
+  std::string text(length, '\0');
+  RETURN_IF_ERROR(Take({reinterpret_cast<uint8_t*>(text.data()), length}));
   return text;
 }
 
-absl::StatusOr<GgufContents> ParseGguf(absl::Span<const uint8_t> bytes) {
+absl::Status ByteReader::Take(absl::Span<uint8_t> out) {
+  KV_DCHECK(out.size() <= remaining());
+  while (!out.empty()) {
+    if (taken_ == window_.size()) {
+      hash_.Update(absl::MakeConstSpan(window_));
+      window_.resize(std::min(kWindowBytes, remaining()));
+      taken_ = 0;
+      const absl::Status read =
+          source_.ReadAt(position_, absl::MakeSpan(window_));
+      if (!read.ok()) {
+        window_.clear();
+        return read;
+      }
+    }
+    const size_t count = std::min(out.size(), window_.size() - taken_);
+    std::memcpy(out.data(), window_.data() + taken_, count);
+    out.remove_prefix(count);
+    taken_ += count;
+    position_ += static_cast<int64_t>(count);
+  }
+  return absl::OkStatus();
+}
+
+Sha256 ByteReader::Hash() const {
+  Sha256 hash = hash_;
+  hash.Update(absl::MakeConstSpan(window_).first(taken_));
+  return hash;
+}
+
+absl::StatusOr<GgufContents> ParseGguf(const ByteSource& source) {
   constexpr uint64_t kMagic = 0x46554747;  // "GGUF"
   constexpr uint64_t kVersion = 3;
-  ByteReader reader(bytes);
+  ByteReader reader(&source);
   ASSIGN_OR_RETURN(const uint64_t magic, reader.Unsigned(4, "magic"));
   if (magic != kMagic) {
     return absl::InvalidArgumentError(
@@ -338,7 +368,9 @@ absl::StatusOr<GgufContents> ParseGguf(absl::Span<const uint8_t> bytes) {
                              reader.remaining()));
   RETURN_IF_ERROR(ReadMetadata(reader, entries, contents));
   ASSIGN_OR_RETURN(contents.alignment, ReadAlignment(contents));
-  RETURN_IF_ERROR(ReadTensors(bytes, reader, tensors, contents));
+  RETURN_IF_ERROR(ReadTensors(source.size(), reader, tensors, contents));
+  contents.header_bytes = reader.position();
+  contents.header_hash = reader.Hash();
   return contents;
 }
 

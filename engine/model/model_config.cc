@@ -115,8 +115,9 @@ absl::StatusOr<std::vector<float>> ReadRopeDivisors(const GgufFile& file) {
                      tensor->dims.size(), " dimensions of ",
                      std::string(DTypeName(tensor->type))));
   }
+  ASSIGN_OR_RETURN(const std::vector<uint8_t> bytes, file.ReadTensor(*tensor));
   std::vector<float> divisors(tensor->dims[0]);
-  std::memcpy(divisors.data(), tensor->data, tensor->bytes);
+  std::memcpy(divisors.data(), bytes.data(), bytes.size());
   return divisors;
 }
 

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "absl/container/flat_hash_set.h"
+#include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/escaping.h"
@@ -20,49 +20,50 @@ namespace {
 
 using Progress = absl::FunctionRef<bool(int64_t, int64_t)>;
 
-// Loads one tensor after the other and keeps count of the bytes.
+absl::Status InTensor(const std::string& name, const absl::Status& status) {
+  return absl::Status(
+      status.code(),
+      absl::StrCat("tensor ", absl::CHexEscape(name), ": ", status.message()));
+}
+
+std::string Shape(const std::vector<int64_t>& dims) {
+  std::string text = "[";
+  for (size_t i = 0; i < dims.size(); ++i) {
+    absl::StrAppend(&text, i > 0 ? ", " : "", dims[i]);
+  }
+  return text + "]";
+}
+
+// Knows first where every tensor belongs, then fills the places in the order of
+// the file. The places stay where they are meanwhile.
 class Loader {
  public:
-  Loader(const GgufFile& file, Backend& backend, Progress progress)
-      : file_(file), backend_(backend), progress_(progress) {
-    for (const GgufTensor& tensor : file.tensors()) {
-      // Belongs to the configuration, which has read it.
-      if (tensor.name == "rope_freqs.weight") continue;
-      unused_.insert(&tensor);
-      total_ += tensor.bytes;
-    }
-  }
+  explicit Loader(const GgufFile& file) : file_(file) {}
 
-  absl::StatusOr<std::unique_ptr<Weight>> Matrix(const std::string& name,
-                                                 int64_t rows,
-                                                 int64_t columns) {
+  absl::Status Matrix(const std::string& name, int64_t rows, int64_t columns,
+                      std::unique_ptr<Weight>& place) {
     ASSIGN_OR_RETURN(const GgufTensor* tensor, Find(name, {columns, rows}));
-    absl::StatusOr<std::unique_ptr<Weight>> weight =
-        backend_.LoadWeight(tensor->AsMatrix());
-    if (!weight.ok()) return Annotate(weight.status(), name);
-    RETURN_IF_ERROR(Report(*tensor));
-    return weight;
+    places_[tensor] = {.matrix = &place};
+    return absl::OkStatus();
   }
 
-  absl::StatusOr<std::vector<float>> Vector(const std::string& name,
-                                            int64_t size) {
+  absl::Status Vector(const std::string& name, int64_t size,
+                      std::vector<float>& place) {
     ASSIGN_OR_RETURN(const GgufTensor* tensor, Find(name, {size}));
     if (tensor->type != DType::kF32) {
       return absl::UnimplementedError(absl::StrCat(
           "tensor ", name, ": type ", std::string(DTypeName(tensor->type)),
           " found, vectors must be F32"));
     }
-    std::vector<float> values(size);
-    std::memcpy(values.data(), tensor->data, size * sizeof(float));
-    RETURN_IF_ERROR(Report(*tensor));
-    return values;
+    places_[tensor] = {.vector = &place};
+    return absl::OkStatus();
   }
 
   // A bias in one layer and not in the others, say: leaving it out silently
   // would give wrong answers.
   absl::Status CheckAllUsed() const {
     for (const GgufTensor& tensor : file_.tensors()) {
-      if (!unused_.contains(&tensor)) continue;
+      if (places_.contains(&tensor) || IsOfConfig(tensor)) continue;
       return absl::UnimplementedError(absl::StrCat(
           "tensor ", absl::CHexEscape(tensor.name),
           " has no place in a model whose first layer has no such tensor"));
@@ -70,19 +71,46 @@ class Loader {
     return absl::OkStatus();
   }
 
- private:
-  static absl::Status Annotate(const absl::Status& status,
-                               const std::string& name) {
-    return absl::Status(status.code(),
-                        absl::StrCat("tensor ", name, ": ", status.message()));
+  // Fills every place and returns the file's digest.
+  absl::StatusOr<std::string> Load(Backend& backend, Progress progress) const {
+    int64_t done = 0;
+    int64_t total = 0;
+    for (const auto& [tensor, place] : places_) total += tensor->bytes;
+    return file_.ReadThrough(
+        [&](const GgufTensor& tensor, const uint8_t* data) -> absl::Status {
+          const auto place = places_.find(&tensor);
+          if (place == places_.end()) return absl::OkStatus();
+          if (absl::Status filled = Fill(tensor, data, backend, place->second);
+              !filled.ok()) {
+            return InTensor(tensor.name, filled);
+          }
+          done += tensor.bytes;
+          if (progress(done, total)) return absl::OkStatus();
+          return absl::CancelledError("loading the weights was abandoned");
+        });
   }
 
-  static std::string Shape(const std::vector<int64_t>& dims) {
-    std::string text = "[";
-    for (size_t i = 0; i < dims.size(); ++i) {
-      absl::StrAppend(&text, i > 0 ? ", " : "", dims[i]);
+ private:
+  struct Place {  // one of the two
+    std::unique_ptr<Weight>* matrix = nullptr;
+    std::vector<float>* vector = nullptr;
+  };
+
+  // Whether the configuration has read it.
+  static bool IsOfConfig(const GgufTensor& tensor) {
+    return tensor.name == "rope_freqs.weight";
+  }
+
+  static absl::Status Fill(const GgufTensor& tensor, const uint8_t* data,
+                           Backend& backend, const Place& place) {
+    if (place.matrix != nullptr) {
+      ASSIGN_OR_RETURN(*place.matrix,
+                       backend.LoadWeight(tensor.AsMatrix(data)));
+      return absl::OkStatus();
     }
-    return text + "]";
+    place.vector->resize(tensor.dims[0]);
+    std::memcpy(place.vector->data(), data, tensor.bytes);
+    return absl::OkStatus();
   }
 
   absl::StatusOr<const GgufTensor*> Find(const std::string& name,
@@ -100,67 +128,63 @@ class Loader {
     return tensor;
   }
 
-  absl::Status Report(const GgufTensor& tensor) {
-    unused_.erase(&tensor);
-    done_ += tensor.bytes;
-    if (!progress_(done_, total_)) {
-      return absl::CancelledError("loading the weights was abandoned");
-    }
-    return absl::OkStatus();
-  }
-
   const GgufFile& file_;
-  Backend& backend_;
-  Progress progress_;
-  absl::flat_hash_set<const GgufTensor*> unused_;
-  int64_t done_ = 0;
-  int64_t total_ = 0;
+  absl::flat_hash_map<const GgufTensor*, Place> places_;
 };
 
-absl::Status LoadAttention(Loader& loader, const ModelConfig& config,
-                           const std::string& prefix, LayerWeights& layer) {
+absl::Status PlaceAttention(Loader& loader, const ModelConfig& config,
+                            const std::string& prefix, LayerWeights& layer) {
   const int64_t hidden = config.hidden_dim;
   const int64_t query_dim = int64_t{config.head_count} * config.head_dim;
   const int64_t kv_dim = int64_t{config.kv_head_count} * config.head_dim;
-  ASSIGN_OR_RETURN(layer.attention_norm,
-                   loader.Vector(prefix + "attn_norm.weight", hidden));
-  ASSIGN_OR_RETURN(layer.query,
-                   loader.Matrix(prefix + "attn_q.weight", query_dim, hidden));
-  ASSIGN_OR_RETURN(layer.key,
-                   loader.Matrix(prefix + "attn_k.weight", kv_dim, hidden));
-  ASSIGN_OR_RETURN(layer.value,
-                   loader.Matrix(prefix + "attn_v.weight", kv_dim, hidden));
-  ASSIGN_OR_RETURN(
-      layer.attention_output,
-      loader.Matrix(prefix + "attn_output.weight", hidden, query_dim));
-  if (config.qkv_bias) {
-    ASSIGN_OR_RETURN(layer.query_bias,
-                     loader.Vector(prefix + "attn_q.bias", query_dim));
-    ASSIGN_OR_RETURN(layer.key_bias,
-                     loader.Vector(prefix + "attn_k.bias", kv_dim));
-    ASSIGN_OR_RETURN(layer.value_bias,
-                     loader.Vector(prefix + "attn_v.bias", kv_dim));
-  }
-  return absl::OkStatus();
+  RETURN_IF_ERROR(
+      loader.Vector(prefix + "attn_norm.weight", hidden, layer.attention_norm));
+  RETURN_IF_ERROR(
+      loader.Matrix(prefix + "attn_q.weight", query_dim, hidden, layer.query));
+  RETURN_IF_ERROR(
+      loader.Matrix(prefix + "attn_k.weight", kv_dim, hidden, layer.key));
+  RETURN_IF_ERROR(
+      loader.Matrix(prefix + "attn_v.weight", kv_dim, hidden, layer.value));
+  RETURN_IF_ERROR(loader.Matrix(prefix + "attn_output.weight", hidden,
+                                query_dim, layer.attention_output));
+  if (!config.qkv_bias) return absl::OkStatus();
+  RETURN_IF_ERROR(
+      loader.Vector(prefix + "attn_q.bias", query_dim, layer.query_bias));
+  RETURN_IF_ERROR(
+      loader.Vector(prefix + "attn_k.bias", kv_dim, layer.key_bias));
+  return loader.Vector(prefix + "attn_v.bias", kv_dim, layer.value_bias);
 }
 
-absl::StatusOr<LayerWeights> LoadLayer(Loader& loader,
-                                       const ModelConfig& config,
-                                       int32_t index) {
+absl::Status PlaceLayer(Loader& loader, const ModelConfig& config,
+                        int32_t index, LayerWeights& layer) {
   const std::string prefix = absl::StrCat("blk.", index, ".");
   const int64_t hidden = config.hidden_dim;
   const int64_t inner = config.feed_forward_dim;
-  LayerWeights layer;
-  RETURN_IF_ERROR(LoadAttention(loader, config, prefix, layer));
-  ASSIGN_OR_RETURN(layer.feed_forward_norm,
-                   loader.Vector(prefix + "ffn_norm.weight", hidden));
-  ASSIGN_OR_RETURN(layer.gate,
-                   loader.Matrix(prefix + "ffn_gate.weight", inner, hidden));
-  ASSIGN_OR_RETURN(layer.up,
-                   loader.Matrix(prefix + "ffn_up.weight", inner, hidden));
-  ASSIGN_OR_RETURN(layer.down,
-                   loader.Matrix(prefix + "ffn_down.weight", hidden, inner));
-  return layer;
+  RETURN_IF_ERROR(PlaceAttention(loader, config, prefix, layer));
+  RETURN_IF_ERROR(loader.Vector(prefix + "ffn_norm.weight", hidden,
+                                layer.feed_forward_norm));
+  RETURN_IF_ERROR(
+      loader.Matrix(prefix + "ffn_gate.weight", inner, hidden, layer.gate));
+  RETURN_IF_ERROR(
+      loader.Matrix(prefix + "ffn_up.weight", inner, hidden, layer.up));
+  return loader.Matrix(prefix + "ffn_down.weight", hidden, inner, layer.down);
+}
+
+absl::Status PlaceAll(Loader& loader, const ModelConfig& config,
+                      Weights& weights) {
+  RETURN_IF_ERROR(loader.Matrix("token_embd.weight", config.embedding_rows,
+                                config.hidden_dim, weights.embedding));
+  weights.layers.resize(config.layer_count);
+  for (int32_t i = 0; i < config.layer_count; ++i) {
+    RETURN_IF_ERROR(PlaceLayer(loader, config, i, weights.layers[i]));
+  }
+  RETURN_IF_ERROR(loader.Vector("output_norm.weight", config.hidden_dim,
+                                weights.output_norm));
+  if (!config.tied_output) {
+    RETURN_IF_ERROR(loader.Matrix("output.weight", config.vocab_size,
+                                  config.hidden_dim, weights.separate_output));
+  }
+  return loader.CheckAllUsed();
 }
 
 int64_t VectorBytes(const std::vector<float>& values) {
@@ -190,24 +214,10 @@ int64_t Weights::memory_bytes() const {
 absl::StatusOr<Weights> LoadWeights(const GgufFile& file,
                                     const ModelConfig& config, Backend& backend,
                                     Progress progress) {
-  Loader loader(file, backend, progress);
+  Loader loader(file);
   Weights weights;
-  ASSIGN_OR_RETURN(weights.embedding,
-                   loader.Matrix("token_embd.weight", config.embedding_rows,
-                                 config.hidden_dim));
-  weights.layers.reserve(config.layer_count);
-  for (int32_t i = 0; i < config.layer_count; ++i) {
-    ASSIGN_OR_RETURN(LayerWeights layer, LoadLayer(loader, config, i));
-    weights.layers.push_back(std::move(layer));
-  }
-  ASSIGN_OR_RETURN(weights.output_norm,
-                   loader.Vector("output_norm.weight", config.hidden_dim));
-  if (!config.tied_output) {
-    ASSIGN_OR_RETURN(
-        weights.separate_output,
-        loader.Matrix("output.weight", config.vocab_size, config.hidden_dim));
-  }
-  RETURN_IF_ERROR(loader.CheckAllUsed());
+  RETURN_IF_ERROR(PlaceAll(loader, config, weights));
+  ASSIGN_OR_RETURN(weights.file_digest, loader.Load(backend, progress));
   return weights;
 }
 

@@ -2,6 +2,7 @@
 #define KVASIR_ENGINE_MODEL_WEIGHTS_H_
 
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "absl/functional/function_ref.h"
@@ -30,6 +31,7 @@ struct Weights {
   std::vector<LayerWeights> layers;
   std::vector<float> output_norm;
   std::unique_ptr<Weight> separate_output;  // null if tied
+  std::string file_digest;  // GgufFile::ReadThrough()'s, of their file
 
   const Weight& output() const {
     return separate_output ? *separate_output : *embedding;
@@ -37,10 +39,11 @@ struct Weights {
   int64_t memory_bytes() const;
 };
 
-// Reads and repacks every tensor. `progress(done_bytes, total_bytes)` is called
-// now and then; returning false abandons the load with CANCELLED. Tensors that
-// are missing or have another shape than `config` wants are INVALID_ARGUMENT,
-// with name, wanted and found shape.
+// Reads and repacks every tensor in one pass through the file.
+// `progress(done_bytes, total_bytes)` is called now and then; returning false
+// abandons the load with CANCELLED. Before anything is read, tensors that are
+// missing or have another shape than `config` wants are INVALID_ARGUMENT, with
+// name, wanted and found shape; a file that changes meanwhile is, too.
 absl::StatusOr<Weights> LoadWeights(
     const GgufFile& file, const ModelConfig& config, Backend& backend,
     absl::FunctionRef<bool(int64_t, int64_t)> progress);

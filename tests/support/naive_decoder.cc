@@ -79,7 +79,8 @@ int64_t NaiveDecoder::Int(const std::string& key) const {
 Rows NaiveDecoder::Matrix(const std::string& name) const {
   const GgufTensor* tensor = file_->FindTensor(name);
   KV_CHECK(tensor != nullptr) << name;
-  const HostMatrix matrix = tensor->AsMatrix();
+  const std::vector<uint8_t> bytes = file_->ReadTensor(*tensor).value();
+  const HostMatrix matrix = tensor->AsMatrix(bytes.data());
   Rows rows;
   std::vector<float> row(matrix.columns);
   for (int64_t i = 0; i < matrix.rows; ++i) {

@@ -13,7 +13,7 @@ namespace kvasir {
 
 // A path for a test's own file. Test programs run side by side and each case
 // in a process of its own, so each process has a folder: two that shared a path
-// would rewrite a file that the other has mapped. The folder goes with the
+// would rewrite a file that the other reads. The folder goes with the
 // process. The test's own thread only.
 inline std::string TempPath(const std::string& name) {
   struct Folder {
