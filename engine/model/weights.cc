@@ -14,6 +14,7 @@
 #include "absl/strings/str_cat.h"
 
 #include "cache/base/status_macros.h"
+#include "engine/backend/finite_check.h"
 
 namespace kvasir {
 namespace {
@@ -103,6 +104,7 @@ class Loader {
 
   static absl::Status Fill(const GgufTensor& tensor, const uint8_t* data,
                            Backend& backend, const Place& place) {
+    RETURN_IF_ERROR(CheckFinite(tensor.AsMatrix(data)));
     if (place.matrix != nullptr) {
       ASSIGN_OR_RETURN(*place.matrix,
                        backend.LoadWeight(tensor.AsMatrix(data)));

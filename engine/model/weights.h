@@ -43,7 +43,8 @@ struct Weights {
 // `progress(done_bytes, total_bytes)` is called now and then; returning false
 // abandons the load with CANCELLED. Before anything is read, tensors that are
 // missing or have another shape than `config` wants are INVALID_ARGUMENT, with
-// name, wanted and found shape; a file that changes meanwhile is, too.
+// name, wanted and found shape. So are infinities and NaNs, with their place,
+// and a file that changes meanwhile.
 absl::StatusOr<Weights> LoadWeights(
     const GgufFile& file, const ModelConfig& config, Backend& backend,
     absl::FunctionRef<bool(int64_t, int64_t)> progress);

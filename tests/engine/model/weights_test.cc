@@ -164,5 +164,35 @@ TEST_F(WeightsTest, NormsMustBeFloats) {
   EXPECT_NE(status.message().find("F16"), std::string::npos);
 }
 
+// A flipped bit in the exponent of a scale or a norm once gave fluent rubbish
+// with status OK, in blocks that others then hit.
+TEST_F(WeightsTest, NumbersThatAreNotFiniteAreRefusedWithTheirPlace) {
+  const std::string half_nan = GgufBytes(0x7e00, 2);
+  const std::string float_infinity = GgufBytes(0x7f800000, 4);
+  struct Case {
+    const char* tensor;
+    size_t at;
+    std::string bytes;
+    const char* place;
+  };
+  const Case cases[] = {
+      {"blk.1.ffn_up.weight", 34 * 5, half_nan, "row 2, columns 32 to 63"},
+      {"token_embd.weight", 0, half_nan, "row 0, columns 0 to 31"},
+      {"blk.0.attn_k.bias", 4 * 31, float_infinity, "row 0, column 31"},
+      {"output_norm.weight", 4 * 7, float_infinity, "row 0, column 7"},
+  };
+  for (const Case& broken : cases) {
+    GgufWriter writer =
+        MakeTinyModel({.architecture = "qwen2", .matrix_type = DType::kQ8_0});
+    writer.FindTensor(broken.tensor)
+        .data.replace(broken.at, broken.bytes.size(), broken.bytes);
+    const absl::Status status = Load(writer).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
+    const std::string text(status.message());
+    EXPECT_NE(text.find(broken.tensor), std::string::npos) << text;
+    EXPECT_NE(text.find(broken.place), std::string::npos) << text;
+  }
+}
+
 }  // namespace
 }  // namespace kvasir
