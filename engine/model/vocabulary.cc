@@ -25,6 +25,11 @@ using Kind = TokenizerSpec::Kind;
 using TokenIds = absl::flat_hash_map<std::string_view, TokenId>;
 
 constexpr size_t kMaxVocabularyTokens = size_t{1} << 24;
+// Far beyond any token: the longest of public vocabularies are runs of a few
+// hundred blanks. A byte of a special token is a node of a trie, some 40 bytes
+// of memory, and a search may walk down a whole token at every byte of a text.
+constexpr size_t kMaxTokenBytes = 1024;
+constexpr size_t kMaxSpecialBytes = size_t{1} << 20;  // all of them together
 
 absl::Status Malformed(absl::string_view field, absl::string_view wanted,
                        absl::string_view found) {
@@ -35,6 +40,29 @@ absl::Status Malformed(absl::string_view field, absl::string_view wanted,
 absl::Status CheckId(absl::string_view field, TokenId id, size_t size) {
   if (id >= 0 && static_cast<size_t>(id) < size) return absl::OkStatus();
   return Malformed(field, absl::StrCat("an id below ", size), absl::StrCat(id));
+}
+
+bool IsSpecial(Kind kind) {
+  return IsControlKind(kind) || kind == Kind::kUserDefined;
+}
+
+// `spec` has a kind for each token.
+absl::Status CheckTexts(const TokenizerSpec& spec) {
+  size_t special_bytes = 0;
+  for (size_t id = 0; id < spec.tokens.size(); ++id) {
+    const size_t bytes = spec.tokens[id].size();
+    if (bytes > kMaxTokenBytes) {
+      return Malformed(absl::StrCat("tokens[", id, "]"),
+                       absl::StrCat("at most ", kMaxTokenBytes, " bytes"),
+                       absl::StrCat(bytes));
+    }
+    if (IsSpecial(spec.kinds[id])) special_bytes += bytes;
+  }
+  if (special_bytes <= kMaxSpecialBytes) return absl::OkStatus();
+  return Malformed("tokens",
+                   absl::StrCat("control and user-defined tokens of at most ",
+                                kMaxSpecialBytes, " bytes together"),
+                   absl::StrCat(special_bytes));
 }
 
 absl::Status CheckSpec(const TokenizerSpec& spec) {
@@ -58,6 +86,7 @@ absl::Status CheckSpec(const TokenizerSpec& spec) {
                      "a kind of byte-level BPE",
                      "BYTE, which SentencePiece vocabularies have");
   }
+  RETURN_IF_ERROR(CheckTexts(spec));
   if (spec.bos != -1) RETURN_IF_ERROR(CheckId("bos_token_id", spec.bos, size));
   if (spec.eos != -1) RETURN_IF_ERROR(CheckId("eos_token_id", spec.eos, size));
   for (const TokenId id : spec.end_tokens) {
@@ -142,7 +171,7 @@ absl::StatusOr<Vocabulary> BuildVocabulary(const TokenizerSpec& spec,
     const auto id = static_cast<TokenId>(i);
     const bool is_control = IsControlKind(spec.kinds[i]);
     std::optional<std::string> bytes;
-    if (!is_control && spec.kinds[i] != Kind::kUserDefined) {
+    if (!IsSpecial(spec.kinds[i])) {
       bytes = BytesFromAlphabet(token);
     } else if (!token.empty()) {
       out.specials.Add(token, id, is_control);

@@ -38,9 +38,10 @@ struct Vocabulary {
 };
 
 // INVALID_ARGUMENT for a malformed specification, with the field as the model
-// file names it, what was wanted and what there was: no tokens or too many,
-// kinds that do not match them, one token twice, merges of or to unknown
-// tokens, ids out of range. UNIMPLEMENTED for what is not byte-level BPE.
+// file names it, what was wanted and what there was: no tokens, too many or too
+// long ones, kinds that do not match them, one token twice, merges of or to
+// unknown tokens, ids out of range. UNIMPLEMENTED for what is not byte-level
+// BPE.
 absl::StatusOr<Vocabulary> BuildVocabulary(const TokenizerSpec& spec,
                                            bool ignores_merges);
 

@@ -102,6 +102,31 @@ TEST(Vocabulary, RefusesMalformedTokens) {
                 {"tokens[300]", "tokens[299]"});
 }
 
+// LOAD-1: a control token of 64 MiB once took 2.8 GB, a node per byte.
+TEST(Vocabulary, RefusesTokensThatAreTooLong) {
+  const auto is_ok = [](size_t bytes) {
+    TokenizerSpec spec = TinySpec();
+    AddToken(spec, std::string(bytes, 'q'), Kind::kControl);
+    return BuildVocabulary(spec, /*ignores_merges=*/false).ok();
+  };
+  EXPECT_TRUE(is_ok(1024));
+  EXPECT_FALSE(is_ok(1025));
+  ExpectRefused([](Spec& s) { s.tokens[5].assign(1 << 26, 'q'); }, kInvalid,
+                {"tokens[5]", "1024 bytes", "67108864"});
+}
+
+TEST(Vocabulary, RefusesSpecialTokensThatAreTooLongTogether) {
+  for (const Kind kind : {Kind::kControl, Kind::kUserDefined}) {
+    ExpectRefused(
+        [&](Spec& s) {
+          for (int i = 0; i < 1040; ++i) {
+            AddToken(s, std::to_string(i) + std::string(1020, 'q'), kind);
+          }
+        },
+        kInvalid, {"control and user-defined", "1048576 bytes"});
+  }
+}
+
 TEST(Vocabulary, RefusesMalformedMerges) {
   ExpectRefused([](Spec& s) { s.merges[1] = "ab"; }, kInvalid,
                 {"merges[1]", "\"ab\""});
