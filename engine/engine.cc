@@ -49,6 +49,7 @@ RequestLimits LimitsOf(const EngineOptions& options, const LoadedModel& model,
                        const KvCache& cache) {
   RequestLimits limits;
   limits.token_limit = model.token_limit;
+  limits.tokens = &model.tokens;
   limits.model_context = model.info.max_context;
   if (options.context_limit > 0 &&
       options.context_limit < limits.model_context) {
@@ -158,6 +159,7 @@ absl::Status Engine::Submit(Request request, std::shared_ptr<TokenSink> sink) {
     impl_->inbox.CountInvalid();
   }
   RETURN_IF_ERROR(checked);
+  request.sampling.drawable = &impl_->model.tokens;
   return impl_->inbox.Submit(std::move(request), std::move(sink),
                              impl_->clock.Now());
 }

@@ -70,6 +70,19 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> LoadTokenizer(const GgufFile& file) {
   return Tokenizer::Create(std::move(spec));
 }
 
+// Of the ids below `limit`. Converters pad a vocabulary to the matrix's rows
+// with places that no token has.
+absl::StatusOr<TokenSet> UsableTokens(const Tokenizer& tokenizer,
+                                      int32_t limit) {
+  TokenSet tokens(limit);
+  for (TokenId id = 0; id < limit; ++id) {
+    if (tokenizer.IsUnused(id)) tokens.Remove(id);
+  }
+  if (!tokens.empty()) return tokens;
+  return absl::InvalidArgumentError(absl::StrCat(
+      "tokenizer.ggml.tokens: wanted a token below ", limit, ", found none"));
+}
+
 std::string NameFromPath(absl::string_view path) {
   const size_t slash = path.rfind('/');
   if (slash != absl::string_view::npos) path.remove_prefix(slash + 1);
@@ -170,6 +183,8 @@ absl::StatusOr<LoadedModel> LoadModel(const EngineOptions& options) {
   const ModelConfig& loaded = model.transformer->config();
   model.token_limit = std::min(
       {loaded.embedding_rows, loaded.vocab_size, model.tokenizer->size()});
+  ASSIGN_OR_RETURN(model.tokens,
+                   UsableTokens(*model.tokenizer, model.token_limit));
   model.info = Describe(options, std::move(digest), model);
   model.info.weight_bytes = weight_bytes;
   return model;

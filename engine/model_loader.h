@@ -9,6 +9,7 @@
 #include "cache/kv_layout.h"
 #include "engine/backend/backend.h"
 #include "engine/engine.h"
+#include "engine/model/token_set.h"
 #include "engine/model/tokenizer.h"
 #include "engine/model/transformer.h"
 
@@ -21,7 +22,9 @@ struct LoadedModel {
   std::unique_ptr<Tokenizer> tokenizer;
   std::unique_ptr<Transformer> transformer;
   KvLayout layout;      // of the blocks it reads and writes
-  int32_t token_limit;  // ids below have a token, an embedding and a logit
+  int32_t token_limit;  // ids below have an embedding, a logit, a tokenizer's
+                        // place
+  TokenSet tokens;      // those of them that have a token, too
   ModelInfo info;       // `max_context` is still the model's own
 };
 

@@ -10,14 +10,21 @@
 
 #include "cache/base/status_macros.h"
 #include "engine/model/sampler.h"
+#include "engine/model/token_set.h"
 
 namespace kvasir {
 namespace {
 
 absl::Status CheckIds(absl::string_view field, absl::Span<const TokenId> ids,
-                      int32_t limit) {
+                      const RequestLimits& limits) {
+  const int32_t limit = limits.token_limit;
   for (size_t i = 0; i < ids.size(); ++i) {
-    if (ids[i] >= 0 && ids[i] < limit) continue;
+    if (ids[i] >= 0 && ids[i] < limit) {
+      if (limits.tokens == nullptr || limits.tokens->Contains(ids[i])) continue;
+      return absl::InvalidArgumentError(
+          absl::StrCat(field, "[", i, "]: wanted the id of a token, found ",
+                       ids[i], ", which the vocabulary leaves unused"));
+    }
     return absl::InvalidArgumentError(
         absl::StrCat(field, "[", i, "]: wanted a token id in [0, ", limit,
                      "), found ", ids[i]));
@@ -50,10 +57,9 @@ absl::Status CheckPromptLength(int64_t length, const RequestLimits& limits) {
 absl::Status CheckRequest(const Request& request, const RequestLimits& limits) {
   RETURN_IF_ERROR(
       CheckPromptLength(static_cast<int64_t>(request.prompt.size()), limits));
+  RETURN_IF_ERROR(CheckIds("prompt.token_ids", request.prompt, limits));
   RETURN_IF_ERROR(
-      CheckIds("prompt.token_ids", request.prompt, limits.token_limit));
-  RETURN_IF_ERROR(CheckIds("stopping.token_ids", request.stopping.token_ids,
-                           limits.token_limit));
+      CheckIds("stopping.token_ids", request.stopping.token_ids, limits));
   if (request.stopping.max_tokens < 0) {
     return absl::InvalidArgumentError(
         absl::StrCat("stopping.max_tokens: wanted at least 0, found ",

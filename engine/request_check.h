@@ -9,10 +9,14 @@
 
 namespace kvasir {
 
+class TokenSet;
+
 // What a loaded model and its cache allow a request. Plain value; any thread.
 struct RequestLimits {
-  // Ids in [0, token_limit) have a token, an embedding and a logit.
+  // Ids in [0, token_limit) have an embedding and a logit, and those of
+  // `tokens` (null: all of them) a token. Outlives this object.
   int32_t token_limit = 0;
+  const TokenSet* tokens = nullptr;
   // The model's positions, or fewer if the operator said so.
   int64_t model_context = 0;
   // Token places of the whole cache.

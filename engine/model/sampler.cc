@@ -12,6 +12,7 @@
 
 #include "cache/base/check.h"
 #include "cache/base/status_macros.h"
+#include "engine/model/token_set.h"
 
 namespace kvasir {
 namespace {
@@ -35,10 +36,18 @@ struct LikelierFirst {
   }
 };
 
-TokenId Greedy(absl::Span<const float> logits, int32_t count) {
-  return static_cast<TokenId>(
-      std::max_element(logits.begin(), logits.begin() + count) -
-      logits.begin());
+// The bitmap is looked at only if the likeliest id is not drawable.
+TokenId Greedy(absl::Span<const float> logits, const TokenSet* drawable) {
+  const auto best = static_cast<TokenId>(
+      std::max_element(logits.begin(), logits.end()) - logits.begin());
+  if (drawable == nullptr || drawable->Contains(best)) return best;
+  TokenId likeliest = -1;
+  for (TokenId id = 0; id < static_cast<TokenId>(logits.size()); ++id) {
+    if (!drawable->Contains(id)) continue;
+    if (likeliest < 0 || logits[id] > logits[likeliest]) likeliest = id;
+  }
+  KV_CHECK(likeliest >= 0) << "no token to sample";
+  return likeliest;
 }
 
 // Probability of `logit` relative to the likeliest token's, in (0, 1].
@@ -52,7 +61,8 @@ class Candidates {
   Candidates(absl::Span<const float> logits, const SamplingParams& params,
              std::vector<TokenId>& ids)
       : logits_(logits), temperature_(params.temperature), ids_(ids) {
-    highest_ = *std::max_element(logits.begin(), logits.end());
+    highest_ = logits[ids[0]];
+    for (const TokenId id : ids) highest_ = std::max(highest_, logits[id]);
   }
 
   double Mass(size_t index) const {
@@ -122,6 +132,18 @@ class Candidates {
   std::vector<TokenId>& ids_;
 };
 
+void ListDrawable(int32_t count, const TokenSet* drawable,
+                  std::vector<TokenId>& ids) {
+  ids.clear();
+  if (drawable != nullptr) {
+    drawable->AppendTo(count, ids);
+    KV_CHECK(!ids.empty()) << "no token to sample";
+    return;
+  }
+  ids.resize(count);
+  std::iota(ids.begin(), ids.end(), 0);
+}
+
 // One round of Philox4x32 (Salmon et al., "Parallel random numbers: as easy as
 // 1, 2, 3", SC 2011, with the constants of table 2 and of section 3.2).
 struct PhiloxState {
@@ -175,10 +197,9 @@ TokenId SampleToken(absl::Span<const float> logits,
       std::min(sampleable_count, static_cast<int32_t>(logits.size()));
   KV_CHECK(count > 0) << "no token to sample";
   if (params.temperature == 0 || params.top_k == 1) {
-    return Greedy(logits, count);
+    return Greedy(logits.first(count), params.drawable);
   }
-  scratch.resize(count);
-  std::iota(scratch.begin(), scratch.end(), 0);
+  ListDrawable(count, params.drawable, scratch);
   Candidates candidates(logits.first(count), params, scratch);
   if (params.top_k > 0) candidates.KeepTopK(params.top_k);
   candidates.KeepTopP(params.top_p);

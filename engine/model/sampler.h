@@ -11,6 +11,8 @@
 
 namespace kvasir {
 
+class TokenSet;
+
 // How a token is drawn from logits. Defaults sample the model's distribution.
 struct SamplingParams {
   float temperature = 1.0f;  // 0: the most likely token (greedy)
@@ -18,6 +20,9 @@ struct SamplingParams {
   float top_p = 1.0f;        // (0, 1]; 1: off
   float min_p = 0.0f;        // [0, 1]; 0: off
   uint64_t seed = 0;
+  // The engine's to set, not the client's: what is a token of the model. Null:
+  // every id. Outlives the parameters.
+  const TokenSet* drawable = nullptr;
 };
 
 // INVALID_ARGUMENT naming the field, its legal range and the value found; NaN
@@ -30,8 +35,9 @@ absl::Status CheckSamplingParams(const SamplingParams& params);
 // batch nor preemption changes a draw (contract C2).
 //
 // Order of filters: temperature, top-k, top-p, min-p. Ties go to the smaller
-// id. Only ids below `sampleable_count` are drawn (ids without a token are
-// not). `scratch` is working memory kept between calls.
+// id. Only ids below `sampleable_count` that are drawable are drawn, whatever
+// the logits of the others (ids without a token); there is one. `scratch` is
+// working memory kept between calls.
 TokenId SampleToken(absl::Span<const float> logits,
                     const SamplingParams& params, int64_t position,
                     int32_t sampleable_count, std::vector<TokenId>& scratch);

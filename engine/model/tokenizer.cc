@@ -127,6 +127,13 @@ bool Tokenizer::IsEnd(TokenId id) const {
                             id);
 }
 
+bool Tokenizer::IsUnused(TokenId id) const {
+  impl_->RequireValid(id);
+  const bool is_empty = impl_->kinds[id] == TokenizerSpec::Kind::kUnused ||
+                        impl_->vocabulary.bytes[id].empty();
+  return is_empty && !IsEnd(id);
+}
+
 int32_t Tokenizer::size() const {
   return static_cast<int32_t>(impl_->kinds.size());
 }

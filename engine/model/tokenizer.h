@@ -94,6 +94,9 @@ class Tokenizer {
   std::string_view TokenBytes(TokenId id) const;
   bool IsControl(TokenId id) const;  // of kind kControl or kUnknown
   bool IsEnd(TokenId id) const;      // ends a generation
+  // A place in the vocabulary that holds no token: of kind kUnused or without a
+  // text, as converters pad with. Never an end. Text never becomes one.
+  bool IsUnused(TokenId id) const;
 
   int32_t size() const;
   TokenId bos() const;

@@ -46,6 +46,11 @@ bool IsSpecial(Kind kind) {
   return IsControlKind(kind) || kind == Kind::kUserDefined;
 }
 
+// Whether merges may make such a token.
+bool IsMadeFromText(Kind kind) {
+  return !IsControlKind(kind) && kind != Kind::kUnused;
+}
+
 // `spec` has a kind for each token.
 absl::Status CheckTexts(const TokenizerSpec& spec) {
   size_t special_bytes = 0;
@@ -124,7 +129,7 @@ absl::StatusOr<MergeTable> MakeMergeTable(const TokenizerSpec& spec,
   for (int byte = 0; byte < 256; ++byte) {
     const auto it = ids.find(AlphabetCharacter(static_cast<uint8_t>(byte)));
     const bool has_token =
-        it != ids.end() && !IsControlKind(spec.kinds[it->second]) &&
+        it != ids.end() && IsMadeFromText(spec.kinds[it->second]) &&
         bytes[it->second] == std::string(1, static_cast<char>(byte));
     table.byte_tokens[byte] = has_token ? it->second : -1;
   }
@@ -147,7 +152,7 @@ absl::StatusOr<MergeTable> MakeMergeTable(const TokenizerSpec& spec,
                                     " is no token"));
     }
     const TokenId result = ids.at(joined);
-    if (IsControlKind(spec.kinds[result])) continue;  // never made from text
+    if (!IsMadeFromText(spec.kinds[result])) continue;
     table.Add(ids.at(left), ids.at(right),
               {static_cast<int32_t>(rank), result});
   }

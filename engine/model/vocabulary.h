@@ -29,7 +29,8 @@ struct Vocabulary {
   // Tokens that are found as whole strings before any merge.
   SpecialTokens specials;
 
-  // Has no merge that makes a control token: text would become one.
+  // Has no merge that makes a control token, since text would become one, nor
+  // one that makes an unused one.
   MergeTable merges;
 
   // Ordinary tokens by their bytes, for rules that ignore merges; else empty.

@@ -210,6 +210,47 @@ TEST(Engine, IdsWithoutATokenAreNeitherSampledNorTaken) {
 
 // FIELD_CASES CTX-2: what is advertised is what is checked and what ends a
 // generation, whichever of the three limits decides.
+// The same for places inside of the vocabulary that no token has: a model of
+// padded size once streamed "[PAD151703]" at high temperatures.
+TEST(Engine, UnusedPlacesAreNeitherSampledNorTaken) {
+  GgufWriter writer = MakeTinyModel();
+  TinyVocabulary vocabulary = MakeTinyVocabulary(0);
+  const auto size = static_cast<TokenId>(vocabulary.tokens.size());
+  for (TokenId id = 259; id < size; ++id) vocabulary.kinds[id] = 5;
+  writer.SetInts("tokenizer.ggml.token_type", vocabulary.kinds);
+  EngineOptions options = TinyOptions();
+  options.model_path = TempPath("padded.gguf");
+  ASSERT_TRUE(writer.Write(options.model_path).ok());
+  const auto engine = StartEngine(options);
+  for (const float temperature : {5.0f, 0.0f}) {
+    Request request = MakeRequest("hot", {3, 4, 5}, 500);
+    request.sampling.temperature = temperature;
+    const auto sink = Generate(*engine, std::move(request));
+    EXPECT_EQ(sink->ids.size(), 500u);
+    EXPECT_THAT(sink->ids, Each(Lt(259)));
+  }
+  const auto sink = std::make_shared<RecordingSink>();
+  const absl::Status status =
+      engine->Submit(MakeRequest("pad", {3, 270}, 1), sink);
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(status.message()),
+              AllOf(HasSubstr("prompt.token_ids[1]"), HasSubstr("270")));
+}
+
+TEST(Engine, AVocabularyWithoutATokenIsRefused) {
+  GgufWriter writer = MakeTinyModel();
+  TinyVocabulary vocabulary = MakeTinyVocabulary(0);
+  vocabulary.kinds.assign(vocabulary.kinds.size(), 5);
+  writer.SetInts("tokenizer.ggml.token_type", vocabulary.kinds);
+  writer.Remove("tokenizer.ggml.eos_token_id");
+  EngineOptions options = TinyOptions();
+  options.model_path = TempPath("unused.gguf");
+  ASSERT_TRUE(writer.Write(options.model_path).ok());
+  const absl::Status status = Engine::Start(options).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr("tokens"));
+}
+
 TEST(Engine, TheAdvertisedContextIsTheOneThatHolds) {
   for (const auto& [blocks, limit, context] :
        {std::tuple<int64_t, int64_t, int64_t>{4, 0, 64},

@@ -9,6 +9,8 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
+#include "engine/model/token_set.h"
+
 namespace kvasir {
 namespace {
 
@@ -46,6 +48,24 @@ TEST(RequestCheck, NamesTheIdThatHasNoToken) {
                 AllOf(HasSubstr("prompt.token_ids[2]"), HasSubstr("[0, 290)"),
                       HasSubstr(std::to_string(id))));
   }
+}
+
+// An id may be in range and still be no token: padding of the vocabulary.
+TEST(RequestCheck, NamesTheIdThatTheVocabularyLeavesUnused) {
+  TokenSet tokens(290);
+  tokens.Remove(7);
+  RequestLimits limits = kLimits;
+  limits.tokens = &tokens;
+  EXPECT_TRUE(CheckRequest(WithPrompt({6, 8}), limits).ok());
+  const absl::Status status = CheckRequest(WithPrompt({1, 7}), limits);
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(Message(status),
+              AllOf(HasSubstr("prompt.token_ids[1]"), HasSubstr("found 7"),
+                    HasSubstr("unused")));
+  Request request = WithLength(3);
+  request.stopping.token_ids = {7};
+  EXPECT_THAT(Message(CheckRequest(request, limits)),
+              HasSubstr("stopping.token_ids[0]"));
 }
 
 TEST(RequestCheck, NamesTheStopTokenThatCanNeverCome) {

@@ -13,6 +13,8 @@
 #include <string>
 #include <vector>
 
+#include "engine/model/token_set.h"
+
 namespace kvasir {
 namespace {
 
@@ -88,6 +90,49 @@ TEST(Sampler, IdsWithoutATokenAreNeverDrawn) {
   }
   params.temperature = 0;
   EXPECT_LT(SampleToken(logits, params, 0, 300, scratch), 300);
+}
+
+// LOAD-4 for holes among the tokens, which no bound keeps out: a file's
+// padding.
+TEST(Sampler, IdsThatAreNotDrawableAreNeverDrawn) {
+  std::vector<float> logits(384, 0.0f);
+  TokenSet drawable(384);
+  for (TokenId id = 0; id < 384; id += 5) {
+    drawable.Remove(id);
+    logits[id] = 50.0f;
+  }
+  logits[17] = 1.0f;
+  for (const float min_p : {0.0f, 0.5f}) {
+    for (const float top_p : {0.9f, 1.0f}) {
+      SamplingParams params = {.temperature = 5,
+                               .top_k = 300,
+                               .top_p = top_p,
+                               .min_p = min_p,
+                               .drawable = &drawable};
+      std::set<TokenId> seen;
+      for (int64_t i = 0; i < 2000; ++i) seen.insert(Draw(logits, params, i));
+      // Shares are of what can be drawn: the others' logits count for nothing.
+      EXPECT_GT(seen.size(), 200u);
+      for (const TokenId id : seen) EXPECT_NE(id % 5, 0) << id;
+      params.temperature = 0;
+      EXPECT_EQ(Draw(logits, params), 17);
+    }
+  }
+}
+
+// A mask without a hole must not change a draw.
+TEST(Sampler, FullSetDrawsWhatNoSetDraws) {
+  std::mt19937 random(3);
+  std::normal_distribution<float> normal;
+  std::vector<float> logits(700);
+  for (float& logit : logits) logit = normal(random);
+  const TokenSet all(700);
+  SamplingParams params = {.top_p = 0.9f};
+  SamplingParams masked = params;
+  masked.drawable = &all;
+  for (int64_t i = 0; i < 300; ++i) {
+    EXPECT_EQ(Draw(logits, params, i), Draw(logits, masked, i)) << i;
+  }
 }
 
 // The naive twin: order everything, cut, and list who is left.

@@ -34,6 +34,33 @@ TEST(Vocabulary, TokensOutsideTheAlphabetStandForThemselves) {
   EXPECT_EQ(built->bytes[id + 1], "");
 }
 
+// What may not be sent by id must not come out of text either.
+TEST(Vocabulary, TextNeverBecomesAnUnusedToken) {
+  TokenizerSpec spec = TinySpec();
+  const auto whole = MakeTokenizer(spec);
+  const std::vector<TokenId> made = whole->Encode("The", false);
+  ASSERT_EQ(made.size(), 1u);
+  spec.kinds[made[0]] = Kind::kUnused;
+  const auto tokenizer = MakeTokenizer(std::move(spec));
+  const std::vector<TokenId> ids = tokenizer->Encode("The", false);
+  EXPECT_GT(ids.size(), 1u);
+  EXPECT_EQ(tokenizer->Decode(ids, false), "The");
+}
+
+TEST(Vocabulary, UnusedIsWhatHasNoTokenAndEndsNothing) {
+  TokenizerSpec spec = TinySpec();
+  const auto first = static_cast<TokenId>(spec.tokens.size());
+  AddToken(spec, "[PAD0]", Kind::kUnused);
+  AddToken(spec, "", Kind::kNormal);
+  AddToken(spec, "", Kind::kControl);
+  AddToken(spec, "<end>", Kind::kUnused);
+  spec.end_tokens.push_back(first + 3);
+  const auto tokenizer = MakeTokenizer(std::move(spec));
+  for (TokenId id = 0; id < tokenizer->size(); ++id) {
+    EXPECT_EQ(tokenizer->IsUnused(id), id >= first && id < first + 3) << id;
+  }
+}
+
 // Moving the object must not leave the words' keys behind.
 TEST(Vocabulary, WholeWordsSurviveAMove) {
   auto built = BuildVocabulary(TinySpec(), /*ignores_merges=*/true);
