@@ -45,12 +45,16 @@ absl::StatusOr<T> Needed(absl::StatusOr<T> value, absl::string_view key) {
       absl::StrCat(key, ": wanted a value; found none"));
 }
 
+// What converters write for an id that the model does not have: -1, of the 32
+// bits of an id.
+constexpr int64_t kNoId = 0xFFFFFFFF;
+
 // -1 if the file names no such token.
 absl::StatusOr<TokenId> ReadId(const GgufFile& file, const std::string& name,
                                size_t vocabulary_size) {
   const std::string key = absl::StrCat("tokenizer.ggml.", name);
   ASSIGN_OR_RETURN(const std::optional<int64_t> id, Optional(file.GetInt(key)));
-  if (!id.has_value()) return TokenId{-1};
+  if (!id.has_value() || *id == kNoId || *id == -1) return TokenId{-1};
   if (*id < 0 || static_cast<uint64_t>(*id) >= vocabulary_size) {
     return absl::InvalidArgumentError(absl::StrCat(
         key, ": wanted an id below ", vocabulary_size, "; found ", *id));

@@ -3,7 +3,10 @@
 
 #include <cstdlib>
 #include <string>
+#include <utility>
 #include <vector>
+
+#include "absl/strings/str_cat.h"
 
 #include "engine/model/chat_format.h"
 #include "engine/model/gguf_file.h"
@@ -80,6 +83,24 @@ TEST(TokenizerSpec, EndTokensComeFromIdsAndFromTexts) {
   const TokenizerSpec spec = MustRead(writer);
   EXPECT_THAT(spec.end_tokens, ElementsAre(0, 2, 3, 4, 5));
   EXPECT_EQ(spec.bos, -1);
+}
+
+// Old files write 2^32 - 1 for an id they do not have; refusing them would
+// refuse the model.
+TEST(TokenizerSpec, AllBitsSetMeansNoSuchToken) {
+  GgufWriter writer = MakeTinyModel();
+  for (const char* name : {"bos", "eos", "eot", "eom"}) {
+    writer.SetInt(absl::StrCat("tokenizer.ggml.", name, "_token_id"),
+                  0xFFFFFFFF);
+  }
+  TokenizerSpec spec = MustRead(writer);
+  EXPECT_EQ(spec.bos, -1);
+  EXPECT_EQ(spec.eos, -1);
+  EXPECT_THAT(spec.end_tokens, ElementsAre(0, 2));  // by their texts
+  writer.SetRaw("tokenizer.ggml.eos_token_id", GgufType::kInt32,
+                GgufBytes(0xFFFFFFFF, 4));
+  EXPECT_EQ(MustRead(writer).eos, -1);
+  EXPECT_TRUE(Tokenizer::Create(std::move(spec)).ok());
 }
 
 // "</s>" in a web page is a tag, not the end of an answer.
