@@ -1,21 +1,18 @@
 #include "engine/model/vocabulary.h"
 
-#include <openssl/evp.h>
-
 #include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <utility>
 
 #include "absl/status/status.h"
-#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 
-#include "cache/base/check.h"
 #include "cache/base/status_macros.h"
 #include "engine/model/byte_alphabet.h"
+#include "engine/model/sha256.h"
 #include "engine/model/utf8.h"
 
 namespace kvasir {
@@ -159,6 +156,33 @@ absl::StatusOr<MergeTable> MakeMergeTable(const TokenizerSpec& spec,
   return table;
 }
 
+// The same on every machine.
+std::string LittleEndian(uint64_t value, int bytes) {
+  std::string text;
+  for (int i = 0; i < bytes; ++i) {
+    text.push_back(static_cast<char>(value >> (8 * i)));
+  }
+  return text;
+}
+
+// Every field has its length in front, so that no two specifications give the
+// same input.
+class FieldHash {
+ public:
+  void Text(std::string_view text) {
+    hash_.Update(LittleEndian(text.size(), sizeof(uint64_t)));
+    hash_.Update(text);
+  }
+  void Texts(const std::vector<std::string>& texts) {
+    Text(absl::StrCat(texts.size()));
+    for (const std::string& text : texts) Text(text);
+  }
+  std::string Hex() const { return hash_.Hex(); }
+
+ private:
+  Sha256 hash_;
+};
+
 }  // namespace
 
 bool IsControlKind(Kind kind) {
@@ -191,39 +215,23 @@ absl::StatusOr<Vocabulary> BuildVocabulary(const TokenizerSpec& spec,
   return out;
 }
 
-// Every field has its length in front, so that no two specifications give the
-// same input.
 std::string DigestOf(const TokenizerSpec& spec) {
-  EVP_MD_CTX* context = EVP_MD_CTX_new();
-  KV_CHECK(context != nullptr);
-  KV_CHECK(EVP_DigestInit_ex(context, EVP_sha256(), nullptr) == 1);
-  auto add_bytes = [&](const void* data, size_t size) {
-    const uint64_t length = size;
-    EVP_DigestUpdate(context, &length, sizeof(length));
-    EVP_DigestUpdate(context, data, size);
-  };
-  auto add_text = [&](std::string_view text) {
-    add_bytes(text.data(), text.size());
-  };
-  auto add_texts = [&](const std::vector<std::string>& texts) {
-    add_text(absl::StrCat(texts.size()));
-    for (const std::string& text : texts) add_text(text);
-  };
-  add_text("kvasir tokenizer 1");
-  add_text(spec.model);
-  add_text(spec.pre_tokenizer);
-  add_texts(spec.tokens);
-  add_bytes(spec.kinds.data(), spec.kinds.size());
-  add_texts(spec.merges);
-  add_text(absl::StrCat(spec.bos, " ", spec.eos, " ", spec.add_bos));
-  add_bytes(spec.end_tokens.data(), spec.end_tokens.size() * sizeof(TokenId));
-  add_text(spec.chat_template);
-  uint8_t digest[EVP_MAX_MD_SIZE];
-  unsigned size = 0;
-  KV_CHECK(EVP_DigestFinal_ex(context, digest, &size) == 1);
-  EVP_MD_CTX_free(context);
-  return absl::BytesToHexString(
-      std::string(reinterpret_cast<const char*>(digest), size));
+  FieldHash hash;
+  hash.Text("kvasir tokenizer 1");
+  hash.Text(spec.model);
+  hash.Text(spec.pre_tokenizer);
+  hash.Texts(spec.tokens);
+  hash.Text({reinterpret_cast<const char*>(spec.kinds.data()),
+             spec.kinds.size() * sizeof(Kind)});
+  hash.Texts(spec.merges);
+  hash.Text(absl::StrCat(spec.bos, " ", spec.eos, " ", spec.add_bos));
+  std::string ends;
+  for (const TokenId id : spec.end_tokens) {
+    ends += LittleEndian(static_cast<uint32_t>(id), sizeof(TokenId));
+  }
+  hash.Text(ends);
+  hash.Text(spec.chat_template);
+  return hash.Hex();
 }
 
 }  // namespace kvasir

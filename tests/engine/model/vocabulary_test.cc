@@ -93,6 +93,14 @@ TEST(Vocabulary, DigestChangesWithEveryField) {
   }
 }
 
+// Two machines, and two releases, have to agree on it.
+TEST(Vocabulary, DigestIsTheSameEverywhere) {
+  TokenizerSpec spec = TinySpec();
+  spec.end_tokens = {2, 258};
+  EXPECT_EQ(DigestOf(spec),
+            "9ecbb3ac155f78883fc26fc0042613bc2c810d78658762721e14ab7368c0de73");
+}
+
 // A malformed vocabulary would otherwise give wrong ids, or ids out of range,
 // without a word: it is refused with the field, what was wanted and what there
 // was.
