@@ -70,6 +70,7 @@ struct ModelInfo {
   std::string cache_fingerprint;
   std::string backend;  // Backend::numerics()
   std::string chat_template;
+  std::string chat_refusal;  // why no chat can be encoded; empty: it can
   int64_t weight_bytes = 0;
   int64_t max_context = 0;  // effective: the model's, the limit's and the
                             // cache's size; prompt plus output fit in it

@@ -18,6 +18,7 @@
 #include "engine/backend/cpu/cpu_backend.h"
 #include "engine/backend/cpu/thread_pool.h"
 #include "engine/fingerprint.h"
+#include "engine/model/chat_format.h"
 #include "engine/model/gguf_file.h"
 #include "engine/model/model_config.h"
 #include "engine/model/weights.h"
@@ -110,6 +111,7 @@ ModelInfo Describe(const EngineOptions& options, std::string digest,
       info.name, "@", info.cache_fingerprint.substr(0, kLabelDigits));
   info.backend = model.backend->numerics();
   info.chat_template = tokenizer.chat_template();
+  info.chat_refusal = std::string(CheckChat(tokenizer).message());
   info.max_context = config.max_context;
   info.vocab_size = config.vocab_size;
   info.layer_count = config.layer_count;

@@ -43,6 +43,14 @@ void LogFromGrpc(gpr_log_func_args* args) {
       args->message, {{"source", "grpc"}});
 }
 
+// A model that cannot chat serves text and ids all the same, but whoever
+// started it should hear of it before the first client does.
+void LogChat(const ModelInfo& info) {
+  if (info.chat_refusal.empty()) return;
+  Log(LogLevel::kWarning, "chat requests will be refused",
+      {{"model", info.name}, {"reason", info.chat_refusal}});
+}
+
 void LogReady(const KvasirServer& server, const GenerationBackend& backend) {
   const ModelInfo& info = backend.model();
   const EngineStats stats = backend.Stats();
@@ -127,6 +135,7 @@ int Daemon::Load() {
       MakeEngineBackend(*std::move(engine));
   const GenerationBackend& ready = *backend;
   server_->Serve(std::move(backend));
+  LogChat(ready.model());
   LogReady(*server_, ready);
   return -1;
 }

@@ -105,9 +105,9 @@ v1::Model EncodeModel(const ModelInfo& info, ServerPhase phase) {
     wire.add_eos_token_ids(static_cast<uint32_t>(id));
   }
   wire.set_chat_template(info.chat_template);
-  for (const char* capability : {"text", "token_ids", "chat"}) {
-    wire.add_capabilities(capability);
-  }
+  wire.add_capabilities("text");
+  wire.add_capabilities("token_ids");
+  if (info.chat_refusal.empty()) wire.add_capabilities("chat");
   wire.set_state(EncodeModelState(phase));
   const SamplingParams defaults;
   wire.mutable_default_sampling()->set_temperature(defaults.temperature);

@@ -54,15 +54,17 @@ void AppendMessage(const ChatMessage& message, std::vector<TextPiece>& pieces) {
 
 }  // namespace
 
+absl::Status CheckChat(const Tokenizer& tokenizer) {
+  RETURN_IF_ERROR(tokenizer.chat_format().status());
+  return CheckVocabulary(tokenizer);
+}
+
 absl::StatusOr<std::vector<TokenId>> EncodeChat(
     const Tokenizer& tokenizer, absl::Span<const ChatMessage> messages,
     bool add_generation_prompt) {
   RETURN_IF_ERROR(CheckMessages(messages));
-  ChatMlTemplate format;
-  if (!tokenizer.chat_template().empty()) {
-    ASSIGN_OR_RETURN(format, ReadChatMlTemplate(tokenizer.chat_template()));
-  }
-  RETURN_IF_ERROR(CheckVocabulary(tokenizer));
+  RETURN_IF_ERROR(CheckChat(tokenizer));
+  const ChatMlTemplate& format = *tokenizer.chat_format();
   std::vector<TextPiece> pieces;
   const ChatMessage system = {"system", format.default_system};
   if (!system.content.empty() && messages[0].role != system.role) {

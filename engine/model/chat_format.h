@@ -25,12 +25,16 @@ struct ChatMessage {
 // There is one BOS token if the model or its template wants one. A model
 // without a template is taken to speak ChatML if it has its tokens.
 //
-// INVALID_ARGUMENT for no messages or an unknown role. UNIMPLEMENTED if the
-// vocabulary lacks ChatML's tokens or the template is none that
-// ReadChatMlTemplate() recognises: other templates are not interpreted.
+// INVALID_ARGUMENT for no messages or an unknown role; otherwise whatever
+// CheckChat() says.
 absl::StatusOr<std::vector<TokenId>> EncodeChat(
     const Tokenizer& tokenizer, absl::Span<const ChatMessage> messages,
     bool add_generation_prompt);
+
+// Whether the model can chat at all, whatever the messages. UNIMPLEMENTED if
+// the vocabulary lacks ChatML's tokens or the template is none that
+// ReadChatMlTemplate() recognises: other templates are not interpreted.
+absl::Status CheckChat(const Tokenizer& tokenizer);
 
 }  // namespace kvasir
 

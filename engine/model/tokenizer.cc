@@ -6,6 +6,7 @@
 #include "cache/base/check.h"
 #include "cache/base/status_macros.h"
 #include "engine/model/byte_pair_merger.h"
+#include "engine/model/chat_ml_template.h"
 #include "engine/model/pre_tokenizer.h"
 #include "engine/model/special_tokens.h"
 #include "engine/model/vocabulary.h"
@@ -21,6 +22,7 @@ struct Tokenizer::Impl {
   std::vector<TokenId> end_tokens;  // rising
   bool add_bos = false;
   std::string chat_template;
+  absl::StatusOr<ChatMlTemplate> chat_format = ChatMlTemplate();
   std::string digest;
 
   void RequireValid(TokenId id) const {
@@ -63,6 +65,9 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> Tokenizer::Create(
       impl->end_tokens.end());
   impl->add_bos = spec.add_bos;
   impl->chat_template = std::move(spec.chat_template);
+  if (!impl->chat_template.empty()) {
+    impl->chat_format = ReadChatMlTemplate(impl->chat_template);
+  }
   return std::unique_ptr<Tokenizer>(new Tokenizer(std::move(impl)));
 }
 
@@ -145,6 +150,9 @@ absl::Span<const TokenId> Tokenizer::end_tokens() const {
 bool Tokenizer::adds_bos() const { return impl_->add_bos; }
 const std::string& Tokenizer::chat_template() const {
   return impl_->chat_template;
+}
+const absl::StatusOr<ChatMlTemplate>& Tokenizer::chat_format() const {
+  return impl_->chat_format;
 }
 const std::string& Tokenizer::Digest() const { return impl_->digest; }
 

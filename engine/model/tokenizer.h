@@ -18,6 +18,7 @@
 namespace kvasir {
 
 class GgufFile;
+struct ChatMlTemplate;
 
 // What a vocabulary is made of; a model file or a test fills it in.
 struct TokenizerSpec {
@@ -104,6 +105,9 @@ class Tokenizer {
   absl::Span<const TokenId> end_tokens() const;
   bool adds_bos() const;
   const std::string& chat_template() const;
+  // What ReadChatMlTemplate() said of it when the tokenizer was made; ChatML as
+  // it stands if there is no template.
+  const absl::StatusOr<ChatMlTemplate>& chat_format() const;
 
   // SHA-256 of everything that decides ids (the whole specification, the chat
   // template too), lower-case hex.

@@ -237,6 +237,20 @@ TEST(Engine, UnusedPlacesAreNeitherSampledNorTaken) {
               AllOf(HasSubstr("prompt.token_ids[1]"), HasSubstr("270")));
 }
 
+// A template that is not understood once showed at the first chat.
+TEST(Engine, ModelThatCannotChatSaysSoWhenItLoads) {
+  EXPECT_EQ(StartEngine(TinyOptions())->model().chat_refusal, "");
+  GgufWriter writer = MakeTinyModel();
+  writer.SetString("tokenizer.chat_template", "{{ messages[0]['content'] }}");
+  EngineOptions options = TinyOptions();
+  options.model_path = TempPath("mute.gguf");
+  ASSERT_TRUE(writer.Write(options.model_path).ok());
+  const auto engine = StartEngine(options);
+  EXPECT_THAT(engine->model().chat_refusal,
+              HasSubstr("tokenizer.chat_template: wanted a ChatML template"));
+  EXPECT_TRUE(Generate(*engine, MakeRequest("a", {3, 4}, 5))->ok());
+}
+
 TEST(Engine, AVocabularyWithoutATokenIsRefused) {
   GgufWriter writer = MakeTinyModel();
   TinyVocabulary vocabulary = MakeTinyVocabulary(0);

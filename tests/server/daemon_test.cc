@@ -136,6 +136,19 @@ class DaemonTest : public testing::Test {
   std::string model_;
 };
 
+// Whoever starts a model that cannot chat hears of it then, not from a client.
+TEST_F(DaemonTest, ModelThatCannotChatIsSaidInTheLog) {
+  GgufWriter writer = MakeTinyModel();
+  writer.SetString("tokenizer.chat_template", "{{ messages[0]['content'] }}");
+  ASSERT_TRUE(writer.Write(model_).ok());
+  Process daemon(Arguments());
+  const std::string line = daemon.WaitForLine("chat requests will be refused");
+  EXPECT_NE(line.find("tokenizer.chat_template"), std::string::npos) << line;
+  daemon.WaitForLine("kvasird is ready");
+  daemon.Signal(SIGTERM);
+  EXPECT_EQ(daemon.Wait(), 0) << daemon.log();
+}
+
 // SRV-1 (b), SRV-3: port 0 is told, both signals end it cleanly.
 TEST_F(DaemonTest, IdleDaemonEndsWithZeroOnEitherSignal) {
   for (const int signal : {SIGTERM, SIGINT}) {

@@ -9,6 +9,7 @@
 
 #include "nlohmann/json.hpp"
 
+#include "engine/model/chat_ml_template.h"
 #include "tests/support/vocabularies.h"
 
 namespace kvasir {
@@ -123,6 +124,24 @@ TEST(ChatFormat, OtherTemplatesAreRefusedByName) {
   EXPECT_EQ(ids.status().code(), absl::StatusCode::kUnimplemented);
   EXPECT_THAT(std::string(ids.status().message()),
               HasSubstr("tokenizer.chat_template"));
+}
+
+// What cannot be served is known before the first message comes.
+TEST(ChatFormat, CheckSaysWhatEveryCallWillSay) {
+  const std::vector<ChatMessage> messages = {{"user", "z"}};
+  TokenizerSpec other = TinySpec();
+  other.chat_template = "{{ messages[0]['content'] }}";
+  TokenizerSpec lacks = TinySpec();
+  lacks.tokens[1] = "<s>";
+  for (const TokenizerSpec& spec : {TinySpec(), other, lacks}) {
+    const auto tokenizer = MakeTokenizer(spec);
+    EXPECT_EQ(CheckChat(*tokenizer),
+              EncodeChat(*tokenizer, messages, true).status());
+  }
+  EXPECT_TRUE(CheckChat(*MakeTokenizer(TinySpec())).ok());
+  EXPECT_TRUE(CheckChat(*SmolLm2()).ok());
+  EXPECT_EQ(MakeTokenizer(other)->chat_format().status().code(),
+            absl::StatusCode::kUnimplemented);
 }
 
 TEST(ChatFormat, RefusesNoMessagesAndUnknownRoles) {
