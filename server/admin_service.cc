@@ -13,6 +13,7 @@
 #include "cache/base/status_macros.h"
 #include "server/model_codec.h"
 #include "server/request_codec.h"
+#include "server/request_parse.h"
 
 namespace kvasir {
 namespace {
@@ -104,31 +105,30 @@ absl::StatusOr<v1::FlushCacheResponse> Flush(
 }  // namespace
 
 grpc::ServerUnaryReactor* AdminService::GetCacheStats(
-    grpc::CallbackServerContext* context,
-    const v1::GetCacheStatsRequest* request,
-    v1::GetCacheStatsResponse* response) {
-  UnaryCall call(context, response, stats_,
-                 "kvasir.v1.CacheAdmin/GetCacheStats");
-  const absl::StatusOr<GenerationBackend*> backend = state_->Loaded();
-  if (!backend.ok()) return call.Finish(backend.status());
-  return call.Finish(AnswerStats(*request, **backend));
+    grpc::CallbackServerContext* context, const grpc::ByteBuffer* wire,
+    grpc::ByteBuffer* answer) {
+  return AnswerWithModel<v1::GetCacheStatsRequest>(
+      UnaryCall(context, answer, stats_, "kvasir.v1.CacheAdmin/GetCacheStats"),
+      *wire, *state_, AnswerStats);
 }
 
 grpc::ServerUnaryReactor* AdminService::FlushCache(
-    grpc::CallbackServerContext* context, const v1::FlushCacheRequest* request,
-    v1::FlushCacheResponse* response) {
-  UnaryCall call(context, response, stats_, "kvasir.v1.CacheAdmin/FlushCache");
-  const absl::StatusOr<GenerationBackend*> backend = state_->Loaded();
-  if (!backend.ok()) return call.Finish(backend.status());
-  const absl::StatusOr<FlushWait> wait =
-      CheckFlush(*request, (*backend)->model());
-  if (!wait.ok()) return call.Finish(wait.status());
-  const absl::Status posted =
-      work_->Post([call, context, wait = *wait, backend = *backend,
-                   work = work_]() mutable {
-        call.Finish(Flush(*backend, wait, *work, *context));
-      });
-  if (!posted.ok()) return call.Finish(posted);
+    grpc::CallbackServerContext* context, const grpc::ByteBuffer* wire,
+    grpc::ByteBuffer* answer) {
+  UnaryCall call(context, answer, stats_, "kvasir.v1.CacheAdmin/FlushCache");
+  const auto start = [&]() -> absl::Status {
+    ASSIGN_OR_RETURN(GenerationBackend * backend, state_->Loaded());
+    ASSIGN_OR_RETURN(const v1::FlushCacheRequest request,
+                     ParseRequest<v1::FlushCacheRequest>(*wire));
+    ASSIGN_OR_RETURN(const FlushWait wait,
+                     CheckFlush(request, backend->model()));
+    return work_->Post([call, context, wait, backend, work = work_]() mutable {
+      call.Finish(Flush(*backend, wait, *work, *context));
+    });
+  };
+  if (const absl::Status started = start(); !started.ok()) {
+    return call.Finish(started);
+  }
   return call.reactor();
 }
 

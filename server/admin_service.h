@@ -3,6 +3,7 @@
 
 #include "absl/time/time.h"
 #include "grpcpp/server_context.h"
+#include "grpcpp/support/byte_buffer.h"
 #include "grpcpp/support/server_callback.h"
 
 #include "kvasir/v1/cache_admin.grpc.pb.h"
@@ -16,38 +17,60 @@ namespace kvasir {
 // Longest FlushCacheRequest.wait.
 inline constexpr absl::Duration kMaxFlushWait = absl::Minutes(10);
 
+// Every method takes bytes; see request_parse.h.
+// clang-format off
+using RawAdminService =
+    v1::CacheAdmin::WithRawCallbackMethod_GetCacheStats<
+    v1::CacheAdmin::WithRawCallbackMethod_WatchCacheStats<
+    v1::CacheAdmin::WithRawCallbackMethod_ListPrefixes<
+    v1::CacheAdmin::WithRawCallbackMethod_GetPrefix<
+    v1::CacheAdmin::WithRawCallbackMethod_PinPrefix<
+    v1::CacheAdmin::WithRawCallbackMethod_UnpinPrefix<
+    v1::CacheAdmin::WithRawCallbackMethod_EvictPrefixes<
+    v1::CacheAdmin::WithRawCallbackMethod_WarmCache<
+    v1::CacheAdmin::WithRawCallbackMethod_ResizeCache<
+    v1::CacheAdmin::WithRawCallbackMethod_FlushCache<
+    v1::CacheAdmin::WithRawCallbackMethod_ListCacheVersions<
+    v1::CacheAdmin::WithRawCallbackMethod_CreateCacheVersion<
+    v1::CacheAdmin::WithRawCallbackMethod_ActivateCacheVersion<
+    v1::CacheAdmin::WithRawCallbackMethod_RollbackCacheVersion<
+    v1::CacheAdmin::WithRawCallbackMethod_DeleteCacheVersion<
+    v1::CacheAdmin::WithRawCallbackMethod_SaveSnapshot<
+    v1::CacheAdmin::WithRawCallbackMethod_RestoreSnapshot<
+    v1::CacheAdmin::WithRawCallbackMethod_GetCachePolicy<
+    v1::CacheAdmin::WithRawCallbackMethod_UpdateCachePolicy<
+    v1::CacheAdmin::WithRawCallbackMethod_WatchCacheEvents<
+    v1::CacheAdmin::Service>>>>>>>>>>>>>>>>>>>>;
+// clang-format on
+
 // A method of CacheAdmin that is not built: UNIMPLEMENTED with its name.
 #define KVASIR_REFUSED_UNARY(Method)                                          \
   grpc::ServerUnaryReactor* Method(grpc::CallbackServerContext* context,      \
-                                   const v1::Method##Request* request,        \
-                                   v1::Method##Response* response) override { \
-    UnaryCall call(context, response, stats_,                                 \
-                   "kvasir.v1.CacheAdmin/" #Method);                          \
+                                   const grpc::ByteBuffer* wire,              \
+                                   grpc::ByteBuffer* answer) override {       \
+    UnaryCall call(context, answer, stats_, "kvasir.v1.CacheAdmin/" #Method); \
     return call.Finish(NotBuilt("kvasir.v1.CacheAdmin/" #Method));            \
   }
-#define KVASIR_REFUSED_STREAM(Method)                     \
-  grpc::ServerWriteReactor<v1::Method##Response>* Method( \
-      grpc::CallbackServerContext* context,               \
-      const v1::Method##Request* request) override {      \
-    return new RefusedStream<v1::Method##Response>(       \
-        stats_, "kvasir.v1.CacheAdmin/" #Method);         \
+#define KVASIR_REFUSED_STREAM(Method)                                     \
+  grpc::ServerWriteReactor<grpc::ByteBuffer>* Method(                     \
+      grpc::CallbackServerContext* context, const grpc::ByteBuffer* wire) \
+      override {                                                          \
+    return new RefusedStream(stats_, "kvasir.v1.CacheAdmin/" #Method);    \
   }
 
 // kvasir.v1.CacheAdmin. What waits for the engine runs on `work`, not on gRPC's
 // threads. `state`, `stats` and `work` outlive the service.
-class AdminService final : public v1::CacheAdmin::CallbackService {
+class AdminService final : public RawAdminService {
  public:
   AdminService(ServerState* state, CallStats* stats, WorkThread* work)
       : state_(state), stats_(stats), work_(work) {}
 
-  grpc::ServerUnaryReactor* GetCacheStats(
-      grpc::CallbackServerContext* context,
-      const v1::GetCacheStatsRequest* request,
-      v1::GetCacheStatsResponse* response) override;
-  grpc::ServerUnaryReactor* FlushCache(
-      grpc::CallbackServerContext* context,
-      const v1::FlushCacheRequest* request,
-      v1::FlushCacheResponse* response) override;
+  grpc::ServerUnaryReactor* GetCacheStats(grpc::CallbackServerContext* context,
+                                          const grpc::ByteBuffer* wire,
+                                          grpc::ByteBuffer* answer) override;
+  grpc::ServerUnaryReactor* FlushCache(grpc::CallbackServerContext* context,
+                                       const grpc::ByteBuffer* wire,
+                                       grpc::ByteBuffer* answer) override;
 
   KVASIR_REFUSED_STREAM(WatchCacheStats)
   KVASIR_REFUSED_UNARY(ListPrefixes)

@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 
+#include "server/request_parse.h"
 #include "server/status_mapping.h"
 
 namespace kvasir {
@@ -161,10 +162,9 @@ GenerateReactor::Action GenerateReactor::Next() {
   Action action;
   if (writing_ || finished_) return action;
   if (!queue_.empty()) {
-    current_ = std::move(queue_.front());
+    action.write = std::move(queue_.front());
     queue_.pop_front();
     writing_ = true;
-    action.write = &current_;
   } else if (end_.has_value()) {
     finished_ = true;
     AddTrailers(*end_);
@@ -190,8 +190,9 @@ void GenerateReactor::AddTrailers(const absl::Status& status) {
 }
 
 void GenerateReactor::Perform(Action action) {
-  if (action.write != nullptr) {
-    StartWrite(action.write);
+  if (action.write.has_value()) {
+    current_ = ToBytes(*action.write);
+    StartWrite(&current_);
   } else if (action.finish.has_value()) {
     meter_.End(action.finish->error_code());
     Finish(*std::move(action.finish));

@@ -13,6 +13,7 @@
 #include "absl/time/time.h"
 #include "grpcpp/alarm.h"
 #include "grpcpp/server_context.h"
+#include "grpcpp/support/byte_buffer.h"
 #include "grpcpp/support/server_callback.h"
 
 #include "engine/token_sink.h"
@@ -33,7 +34,7 @@ inline constexpr absl::Duration kStalledClientGrace = absl::Seconds(10);
 // Alive until both sides let go: the engine drops its shared_ptr after the last
 // event, gRPC's share (`self_`) goes in OnDone().
 class GenerateReactor final
-    : public grpc::ServerWriteReactor<v1::GenerateResponse>,
+    : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
       public TokenSink,
       public std::enable_shared_from_this<GenerateReactor> {
  public:
@@ -67,7 +68,7 @@ class GenerateReactor final
  private:
   // What is to be done outside the lock; at most one of the two.
   struct Action {
-    const v1::GenerateResponse* write = nullptr;
+    std::optional<v1::GenerateResponse> write;
     std::optional<grpc::Status> finish;
   };
 
@@ -93,12 +94,13 @@ class GenerateReactor final
   std::string request_id_ ABSL_GUARDED_BY(mu_);
   GenerationBackend* backend_ ABSL_GUARDED_BY(mu_) = nullptr;
   std::deque<v1::GenerateResponse> queue_ ABSL_GUARDED_BY(mu_);
-  v1::GenerateResponse current_ ABSL_GUARDED_BY(mu_);  // in flight
   bool writing_ ABSL_GUARDED_BY(mu_) = false;
   bool cancelled_ ABSL_GUARDED_BY(mu_) = false;  // by the client's side
   bool finished_ ABSL_GUARDED_BY(mu_) = false;   // Finish() was called
   // How the call ends once what is queued has been written.
   std::optional<absl::Status> end_ ABSL_GUARDED_BY(mu_);
+  // The message in flight; whoever starts the write owns it.
+  grpc::ByteBuffer current_;
   grpc::Alarm stalled_;  // set when the call is given up with a write open
 };
 

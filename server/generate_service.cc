@@ -15,6 +15,7 @@
 #include "cache/base/status_macros.h"
 #include "server/model_codec.h"
 #include "server/request_codec.h"
+#include "server/request_parse.h"
 #include "server/tokenize_codec.h"
 #include "server/unary_call.h"
 
@@ -80,23 +81,25 @@ absl::StatusOr<v1::CancelGenerationResponse> AnswerCancel(
 
 }  // namespace
 
-grpc::ServerWriteReactor<v1::GenerateResponse>* GenerateService::Generate(
-    grpc::CallbackServerContext* context, const v1::GenerateRequest* request) {
+grpc::ServerWriteReactor<grpc::ByteBuffer>* GenerateService::Generate(
+    grpc::CallbackServerContext* context, const grpc::ByteBuffer* wire) {
   const std::shared_ptr<GenerateReactor> reactor =
       GenerateReactor::Make(context, stats_, limits_);
   const auto submit = [&]() -> absl::Status {
+    ASSIGN_OR_RETURN(GenerationBackend * backend, state_->Accepting());
+    ASSIGN_OR_RETURN(const v1::GenerateRequest request,
+                     ParseRequest<v1::GenerateRequest>(*wire));
     CallContext call;
     ASSIGN_OR_RETURN(
         call.request_id,
         ChooseRequestId(
-            request->request_id(), IdInMetadata(*context),
+            request.request_id(), IdInMetadata(*context),
             absl::StrCat("req-", absl::Hex(RandomBits(), absl::kZeroPad16))));
-    ASSIGN_OR_RETURN(GenerationBackend * backend, state_->Accepting());
     call.random_seed = RandomBits();
     call.now = Clock::Steady().Now();
     call.deadline = SteadyDeadline(*context, call.now);
     absl::StatusOr<GenerateCall> decoded =
-        DecodeGenerate(*request, call, ModelOf(*backend));
+        DecodeGenerate(request, call, ModelOf(*backend));
     if (!decoded.ok()) {
       reactor->Refuse(decoded.status(), call.request_id);
     } else {
@@ -111,73 +114,78 @@ grpc::ServerWriteReactor<v1::GenerateResponse>* GenerateService::Generate(
 }
 
 grpc::ServerUnaryReactor* GenerateService::CancelGeneration(
-    grpc::CallbackServerContext* context,
-    const v1::CancelGenerationRequest* request,
-    v1::CancelGenerationResponse* response) {
-  UnaryCall call(context, response, stats_,
-                 "kvasir.v1.Inference/CancelGeneration");
-  const absl::StatusOr<GenerationBackend*> backend = state_->Loaded();
-  if (!backend.ok()) return call.Finish(backend.status());
-  return call.Finish(AnswerCancel(*request, **backend));
+    grpc::CallbackServerContext* context, const grpc::ByteBuffer* wire,
+    grpc::ByteBuffer* answer) {
+  return AnswerWithModel<v1::CancelGenerationRequest>(
+      UnaryCall(context, answer, stats_,
+                "kvasir.v1.Inference/CancelGeneration"),
+      *wire, *state_, AnswerCancel);
 }
 
 grpc::ServerUnaryReactor* GenerateService::Tokenize(
-    grpc::CallbackServerContext* context, const v1::TokenizeRequest* request,
-    v1::TokenizeResponse* response) {
-  UnaryCall call(context, response, stats_, "kvasir.v1.Inference/Tokenize");
-  const absl::StatusOr<GenerationBackend*> backend = state_->Loaded();
-  if (!backend.ok()) return call.Finish(backend.status());
-  return call.Finish(AnswerTokenize(*request, ModelOf(**backend)));
+    grpc::CallbackServerContext* context, const grpc::ByteBuffer* wire,
+    grpc::ByteBuffer* answer) {
+  return AnswerWithModel<v1::TokenizeRequest>(
+      UnaryCall(context, answer, stats_, "kvasir.v1.Inference/Tokenize"), *wire,
+      *state_,
+      [](const v1::TokenizeRequest& request, const GenerationBackend& backend) {
+        return AnswerTokenize(request, ModelOf(backend));
+      });
 }
 
 grpc::ServerUnaryReactor* GenerateService::Detokenize(
-    grpc::CallbackServerContext* context, const v1::DetokenizeRequest* request,
-    v1::DetokenizeResponse* response) {
-  UnaryCall call(context, response, stats_, "kvasir.v1.Inference/Detokenize");
-  const absl::StatusOr<GenerationBackend*> backend = state_->Loaded();
-  if (!backend.ok()) return call.Finish(backend.status());
-  return call.Finish(AnswerDetokenize(*request, ModelOf(**backend)));
+    grpc::CallbackServerContext* context, const grpc::ByteBuffer* wire,
+    grpc::ByteBuffer* answer) {
+  return AnswerWithModel<v1::DetokenizeRequest>(
+      UnaryCall(context, answer, stats_, "kvasir.v1.Inference/Detokenize"),
+      *wire, *state_,
+      [](const v1::DetokenizeRequest& request,
+         const GenerationBackend& backend) {
+        return AnswerDetokenize(request, ModelOf(backend));
+      });
 }
 
-grpc::ServerWriteReactor<v1::GetTokenizerResponse>*
-GenerateService::GetTokenizer(grpc::CallbackServerContext* context,
-                              const v1::GetTokenizerRequest* request) {
-  return new RefusedStream<v1::GetTokenizerResponse>(
-      stats_, "kvasir.v1.Inference/GetTokenizer");
+grpc::ServerWriteReactor<grpc::ByteBuffer>* GenerateService::GetTokenizer(
+    grpc::CallbackServerContext* context, const grpc::ByteBuffer* wire) {
+  return new RefusedStream(stats_, "kvasir.v1.Inference/GetTokenizer");
 }
 
 grpc::ServerUnaryReactor* GenerateService::ListModels(
-    grpc::CallbackServerContext* context, const v1::ListModelsRequest* request,
-    v1::ListModelsResponse* response) {
-  UnaryCall call(context, response, stats_, "kvasir.v1.Inference/ListModels");
-  const absl::StatusOr<GenerationBackend*> backend = state_->Loaded();
-  if (!backend.ok()) return call.Finish(backend.status());
-  return call.Finish(AnswerListModels(
-      *request, EncodeModel((*backend)->model(), state_->phase())));
+    grpc::CallbackServerContext* context, const grpc::ByteBuffer* wire,
+    grpc::ByteBuffer* answer) {
+  return AnswerWithModel<v1::ListModelsRequest>(
+      UnaryCall(context, answer, stats_, "kvasir.v1.Inference/ListModels"),
+      *wire, *state_,
+      [this](const v1::ListModelsRequest& request,
+             const GenerationBackend& backend) {
+        return AnswerListModels(request,
+                                EncodeModel(backend.model(), state_->phase()));
+      });
 }
 
 grpc::ServerUnaryReactor* GenerateService::GetModel(
-    grpc::CallbackServerContext* context, const v1::GetModelRequest* request,
-    v1::GetModelResponse* response) {
-  UnaryCall call(context, response, stats_, "kvasir.v1.Inference/GetModel");
-  const absl::StatusOr<GenerationBackend*> backend = state_->Loaded();
-  if (!backend.ok()) return call.Finish(backend.status());
-  const ModelInfo& info = (*backend)->model();
-  if (const absl::Status named = CheckModelName(request->model(), info);
-      !named.ok()) {
-    return call.Finish(named);
-  }
-  v1::GetModelResponse answer;
-  *answer.mutable_model() = EncodeModel(info, state_->phase());
-  return call.Finish(std::move(answer));
+    grpc::CallbackServerContext* context, const grpc::ByteBuffer* wire,
+    grpc::ByteBuffer* answer) {
+  return AnswerWithModel<v1::GetModelRequest>(
+      UnaryCall(context, answer, stats_, "kvasir.v1.Inference/GetModel"), *wire,
+      *state_,
+      [this](const v1::GetModelRequest& request,
+             const GenerationBackend& backend)
+          -> absl::StatusOr<v1::GetModelResponse> {
+        RETURN_IF_ERROR(CheckModelName(request.model(), backend.model()));
+        v1::GetModelResponse model;
+        *model.mutable_model() = EncodeModel(backend.model(), state_->phase());
+        return model;
+      });
 }
 
 grpc::ServerUnaryReactor* GenerateService::GetServerStatus(
-    grpc::CallbackServerContext* context,
-    const v1::GetServerStatusRequest* request,
-    v1::GetServerStatusResponse* response) {
-  UnaryCall call(context, response, stats_,
+    grpc::CallbackServerContext* context, const grpc::ByteBuffer* wire,
+    grpc::ByteBuffer* answer) {
+  UnaryCall call(context, answer, stats_,
                  "kvasir.v1.Inference/GetServerStatus");
+  const auto request = ParseRequest<v1::GetServerStatusRequest>(*wire);
+  if (!request.ok()) return call.Finish(request.status());
   return call.Finish(AnswerServerStatus(*request, *state_));
 }
 

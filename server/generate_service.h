@@ -2,6 +2,7 @@
 #define KVASIR_SERVER_GENERATE_SERVICE_H_
 
 #include "grpcpp/server_context.h"
+#include "grpcpp/support/byte_buffer.h"
 #include "grpcpp/support/server_callback.h"
 
 #include "kvasir/v1/inference.grpc.pb.h"
@@ -11,42 +12,53 @@
 
 namespace kvasir {
 
+// Every method takes bytes, so that this server says itself what is wrong with
+// them; see request_parse.h.
+// clang-format off
+using RawInferenceService =
+    v1::Inference::WithRawCallbackMethod_Generate<
+    v1::Inference::WithRawCallbackMethod_CancelGeneration<
+    v1::Inference::WithRawCallbackMethod_Tokenize<
+    v1::Inference::WithRawCallbackMethod_Detokenize<
+    v1::Inference::WithRawCallbackMethod_GetTokenizer<
+    v1::Inference::WithRawCallbackMethod_ListModels<
+    v1::Inference::WithRawCallbackMethod_GetModel<
+    v1::Inference::WithRawCallbackMethod_GetServerStatus<
+    v1::Inference::Service>>>>>>>>;
+// clang-format on
+
 // kvasir.v1.Inference on gRPC's threads: checks, tokenises, submits. Never
 // waits for the engine. `state` and `stats` outlive the service.
-class GenerateService final : public v1::Inference::CallbackService {
+class GenerateService final : public RawInferenceService {
  public:
   GenerateService(ServerState* state, CallStats* stats,
                   GenerateReactor::Limits limits)
       : state_(state), stats_(stats), limits_(limits) {}
 
-  grpc::ServerWriteReactor<v1::GenerateResponse>* Generate(
+  grpc::ServerWriteReactor<grpc::ByteBuffer>* Generate(
       grpc::CallbackServerContext* context,
-      const v1::GenerateRequest* request) override;
+      const grpc::ByteBuffer* wire) override;
   grpc::ServerUnaryReactor* CancelGeneration(
-      grpc::CallbackServerContext* context,
-      const v1::CancelGenerationRequest* request,
-      v1::CancelGenerationResponse* response) override;
+      grpc::CallbackServerContext* context, const grpc::ByteBuffer* wire,
+      grpc::ByteBuffer* answer) override;
   grpc::ServerUnaryReactor* Tokenize(grpc::CallbackServerContext* context,
-                                     const v1::TokenizeRequest* request,
-                                     v1::TokenizeResponse* response) override;
-  grpc::ServerUnaryReactor* Detokenize(
+                                     const grpc::ByteBuffer* wire,
+                                     grpc::ByteBuffer* answer) override;
+  grpc::ServerUnaryReactor* Detokenize(grpc::CallbackServerContext* context,
+                                       const grpc::ByteBuffer* wire,
+                                       grpc::ByteBuffer* answer) override;
+  grpc::ServerWriteReactor<grpc::ByteBuffer>* GetTokenizer(
       grpc::CallbackServerContext* context,
-      const v1::DetokenizeRequest* request,
-      v1::DetokenizeResponse* response) override;
-  grpc::ServerWriteReactor<v1::GetTokenizerResponse>* GetTokenizer(
-      grpc::CallbackServerContext* context,
-      const v1::GetTokenizerRequest* request) override;
-  grpc::ServerUnaryReactor* ListModels(
-      grpc::CallbackServerContext* context,
-      const v1::ListModelsRequest* request,
-      v1::ListModelsResponse* response) override;
+      const grpc::ByteBuffer* wire) override;
+  grpc::ServerUnaryReactor* ListModels(grpc::CallbackServerContext* context,
+                                       const grpc::ByteBuffer* wire,
+                                       grpc::ByteBuffer* answer) override;
   grpc::ServerUnaryReactor* GetModel(grpc::CallbackServerContext* context,
-                                     const v1::GetModelRequest* request,
-                                     v1::GetModelResponse* response) override;
+                                     const grpc::ByteBuffer* wire,
+                                     grpc::ByteBuffer* answer) override;
   grpc::ServerUnaryReactor* GetServerStatus(
-      grpc::CallbackServerContext* context,
-      const v1::GetServerStatusRequest* request,
-      v1::GetServerStatusResponse* response) override;
+      grpc::CallbackServerContext* context, const grpc::ByteBuffer* wire,
+      grpc::ByteBuffer* answer) override;
 
  private:
   ServerState* const state_;

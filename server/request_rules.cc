@@ -11,7 +11,6 @@
 #include "absl/strings/str_cat.h"
 #include "google/protobuf/descriptor.h"
 #include "google/protobuf/message.h"
-#include "google/protobuf/unknown_field_set.h"
 
 #include "cache/base/status_macros.h"
 
@@ -176,15 +175,6 @@ absl::Status CheckField(const Message& message, const FieldDescriptor* field,
 
 absl::Status Walk(const Message& message, const Place& place) {
   const Reflection& reflection = *message.GetReflection();
-  const google::protobuf::UnknownFieldSet& unknown =
-      reflection.GetUnknownFields(message);
-  if (!unknown.empty()) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        place.path.empty() ? "request" : place.path, ": wanted fields of ",
-        message.GetDescriptor()->full_name(),
-        " with their types, found field number ", unknown.field(0).number(),
-        " with an unknown number or another type"));
-  }
   std::vector<const FieldDescriptor*> fields;
   reflection.ListFields(message, &fields);
   for (const FieldDescriptor* field : fields) {

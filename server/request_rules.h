@@ -9,9 +9,8 @@ namespace kvasir {
 
 // That nothing in a request is ignored silently. Every field that is set must
 // be one this server honours, or carry the neutral value that inference.proto
-// documents for it; any other is UNIMPLEMENTED by its name. A field number that
-// the message does not have (a newer client's, or a known one sent with the
-// wrong type) is INVALID_ARGUMENT.
+// documents for it; any other is UNIMPLEMENTED by its name. Fields that the
+// message does not have are ScanRequest()'s to refuse.
 //
 // Fields are found by reflection: one that is added to the message is refused
 // until it is entered in the table of request_rules.cc.

@@ -3,15 +3,17 @@
 
 #include <string>
 #include <string_view>
-#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "grpcpp/server_context.h"
+#include "grpcpp/support/byte_buffer.h"
 #include "grpcpp/support/server_callback.h"
 
 #include "server/call_stats.h"
+#include "server/request_parse.h"
+#include "server/server_state.h"
 #include "server/status_mapping.h"
 #include "server/text.h"
 
@@ -19,19 +21,17 @@ namespace kvasir {
 
 // One call that is answered at once or, from another thread, later. Copyable;
 // exactly one Finish() for all copies. `stats` outlives the call.
-template <typename Response>
 class UnaryCall {
  public:
-  UnaryCall(grpc::CallbackServerContext* context, Response* response,
+  // `response` is where the answer's bytes go; it lives as long as the call.
+  UnaryCall(grpc::CallbackServerContext* context, grpc::ByteBuffer* response,
             CallStats* stats, std::string_view method)
       : context_(context),
         reactor_(context->DefaultReactor()),
         response_(response),
         meter_(stats, method) {}
 
-  grpc::ServerUnaryReactor* Finish(absl::StatusOr<Response> answer) {
-    const absl::Status status = answer.status();
-    if (status.ok()) *response_ = *std::move(answer);
+  grpc::ServerUnaryReactor* Finish(const absl::Status& status) {
     if (const auto delay = RetryDelay(status); delay.has_value()) {
       context_->AddTrailingMetadata(
           "grpc-retry-pushback-ms",
@@ -42,14 +42,34 @@ class UnaryCall {
     return reactor_;
   }
 
+  template <typename Response>
+  grpc::ServerUnaryReactor* Finish(const absl::StatusOr<Response>& answer) {
+    if (answer.ok()) *response_ = ToBytes(*answer);
+    return Finish(answer.status());
+  }
+
   grpc::ServerUnaryReactor* reactor() const { return reactor_; }
 
  private:
   grpc::CallbackServerContext* context_;
   grpc::ServerUnaryReactor* reactor_;
-  Response* response_;
+  grpc::ByteBuffer* response_;
   CallMeter meter_;
 };
+
+// Answers, on this thread, a call that needs the model, with what
+// `answer(request, backend)` says.
+template <typename Request, typename Answer>
+grpc::ServerUnaryReactor* AnswerWithModel(UnaryCall call,
+                                          const grpc::ByteBuffer& wire,
+                                          const ServerState& state,
+                                          const Answer& answer) {
+  const absl::StatusOr<GenerationBackend*> backend = state.Loaded();
+  if (!backend.ok()) return call.Finish(backend.status());
+  const absl::StatusOr<Request> request = ParseRequest<Request>(wire);
+  if (!request.ok()) return call.Finish(request.status());
+  return call.Finish(answer(*request, **backend));
+}
 
 // What a method that is not built answers.
 inline absl::Status NotBuilt(std::string_view method) {
@@ -58,14 +78,13 @@ inline absl::Status NotBuilt(std::string_view method) {
 }
 
 // A stream that ends before it begins. Destroys itself.
-template <typename Response>
-class RefusedStream final : public grpc::ServerWriteReactor<Response> {
+class RefusedStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
  public:
   RefusedStream(CallStats* stats, std::string_view method) {
     CallMeter meter(stats, method);
     const absl::Status status = NotBuilt(method);
     meter.End(static_cast<grpc::StatusCode>(status.code()));
-    this->Finish(ToGrpcStatus(status));
+    Finish(ToGrpcStatus(status));
   }
   void OnDone() override { delete this; }
 };

@@ -10,6 +10,7 @@
 #include "absl/time/clock.h"
 #include "google/rpc/error_details.pb.h"
 #include "google/rpc/status.pb.h"
+#include "grpcpp/generic/generic_stub.h"
 #include "grpcpp/grpcpp.h"
 #include "gtest/gtest.h"
 
@@ -89,6 +90,27 @@ class LiveServer {
     while (reader->Read(&message)) result.messages.push_back(message);
     result.status = reader->Finish();
     return result;
+  }
+
+  // How a call of `method`, "kvasir.v1.Inference/Generate" or another, ends
+  // whose request is `bytes`.
+  grpc::Status CallWithBytes(const std::string& method,
+                             const std::string& bytes) {
+    grpc::GenericStub stub(channel_);
+    grpc::ClientContext context;
+    grpc::CompletionQueue queue;
+    const grpc::Slice slice(bytes);
+    const grpc::ByteBuffer request(&slice, 1);
+    grpc::ByteBuffer answer;
+    grpc::Status status;
+    const auto call =
+        stub.PrepareUnaryCall(&context, "/" + method, request, &queue);
+    call->StartCall();
+    call->Finish(&answer, &status, nullptr);
+    void* tag = nullptr;
+    bool ok = false;
+    queue.Next(&tag, &ok);
+    return status;
   }
 
   v1::CacheStats Stats() {

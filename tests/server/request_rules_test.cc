@@ -204,30 +204,6 @@ TEST(RequestRulesTest, ConstraintsAreRefusedWhateverTheirValue) {
               HasSubstr("constraint.json_object"));
 }
 
-// A field sent with the wrong type arrives as an unknown one; without a word
-// the request would run with the default.
-TEST(RequestRulesTest, UnknownAndMistypedFieldsAreNamedByNumber) {
-  v1::GenerateRequest request;
-  request.GetReflection()->MutableUnknownFields(&request)->AddVarint(999, 1);
-  absl::Status status = CheckKnownFields(request);
-  EXPECT_TRUE(absl::IsInvalidArgument(status));
-  EXPECT_THAT(std::string(status.message()), HasSubstr("999"));
-
-  // top_k as a string: field 5 with another wire type.
-  request.Clear();
-  google::protobuf::UnknownFieldSet set;
-  set.AddLengthDelimited(5, "forty");
-  ASSERT_TRUE(request.mutable_sampling()->ParseFromString([&set] {
-    std::string bytes;
-    set.SerializeToString(&bytes);
-    return bytes;
-  }()));
-  status = CheckKnownFields(request);
-  EXPECT_TRUE(absl::IsInvalidArgument(status));
-  EXPECT_THAT(std::string(status.message()), HasSubstr("sampling: "));
-  EXPECT_THAT(std::string(status.message()), HasSubstr("number 5"));
-}
-
 TEST(RequestRulesTest, NamesTheElementOfAList) {
   v1::GenerateRequest request;
   request.mutable_chat()->add_messages()->set_role("user");
