@@ -89,6 +89,9 @@ grpc::ServerWriteReactor<grpc::ByteBuffer>* GenerateService::Generate(
     ASSIGN_OR_RETURN(GenerationBackend * backend, state_->Accepting());
     ASSIGN_OR_RETURN(const v1::GenerateRequest request,
                      ParseRequest<v1::GenerateRequest>(*wire));
+    // gRPC keeps a stream's request to its end. It is ours, made for this call
+    // and not const, and nobody reads it again.
+    const_cast<grpc::ByteBuffer*>(wire)->Clear();
     CallContext call;
     ASSIGN_OR_RETURN(
         call.request_id,

@@ -46,17 +46,32 @@ absl::StatusOr<std::vector<TokenId>> DecodeIds(
   return ids;
 }
 
-// Refuses, before the work of tokenising it, a text that is too long whatever
-// its tokens turn out to be: none stands for more bytes than the longest.
-absl::Status CheckFitsContext(size_t bytes, const ServedModel& model) {
-  const size_t most = static_cast<size_t>(model.info->max_context);
-  const size_t least = bytes / std::max<size_t>(1, model.longest_token_bytes);
+// Refuses what is `least` tokens or more, before it is copied or tokenised.
+template <typename Found>
+absl::Status CheckFitsContext(size_t least, const ServedModel& model,
+                              const Found& found) {
+  const auto most = static_cast<size_t>(model.info->max_context);
   if (least < most) return absl::OkStatus();
-  return Fault(
-      "prompt",
-      absl::StrCat("at most ", most - 1, " tokens (a context of ", most,
-                   " less one to generate)"),
+  return Fault("prompt",
+               absl::StrCat("at most ", most - 1, " tokens (a context of ",
+                            most, " less one to generate)"),
+               found);
+}
+
+// A text is too long whatever its tokens turn out to be: none stands for more
+// bytes than the longest.
+absl::Status CheckTextFitsContext(size_t bytes, const ServedModel& model) {
+  const size_t least = bytes / std::max<size_t>(1, model.longest_token_bytes);
+  return CheckFitsContext(
+      least, model,
       absl::StrCat("a text of ", bytes, " bytes, at least ", least, " tokens"));
+}
+
+absl::StatusOr<std::vector<TokenId>> DecodePromptIds(const v1::TokenIds& wire,
+                                                     const ServedModel& model) {
+  RETURN_IF_ERROR(CheckFitsContext(static_cast<size_t>(wire.ids_size()), model,
+                                   wire.ids_size()));
+  return DecodeIds("token_ids.ids", wire.ids(), model.info->vocab_size);
 }
 
 absl::StatusOr<std::vector<TokenId>> DecodePrompt(
@@ -64,11 +79,10 @@ absl::StatusOr<std::vector<TokenId>> DecodePrompt(
   switch (wire.prompt_case()) {
     case v1::GenerateRequest::kText:
       RETURN_IF_ERROR(CheckTextBytes("text", wire.text().size()));
-      RETURN_IF_ERROR(CheckFitsContext(wire.text().size(), model));
+      RETURN_IF_ERROR(CheckTextFitsContext(wire.text().size(), model));
       return model.tokenizer->Encode(wire.text(), /*add_special=*/true);
     case v1::GenerateRequest::kTokenIds:
-      return DecodeIds("token_ids.ids", wire.token_ids().ids(),
-                       model.info->vocab_size);
+      return DecodePromptIds(wire.token_ids(), model);
     case v1::GenerateRequest::kChat:
       return EncodeChatPrompt(wire.chat(), model);
     case v1::GenerateRequest::PROMPT_NOT_SET:
@@ -228,14 +242,16 @@ absl::StatusOr<std::vector<TokenId>> EncodeChatPrompt(
                  chat.messages_size());
   }
   size_t bytes = 0;
+  for (const v1::ChatMessage& message : chat.messages()) {
+    bytes += message.role().size() + message.content().size();
+  }
+  RETURN_IF_ERROR(CheckTextBytes("chat.messages", bytes));
+  RETURN_IF_ERROR(CheckTextFitsContext(bytes, model));
   std::vector<ChatMessage> messages;
   messages.reserve(static_cast<size_t>(chat.messages_size()));
   for (const v1::ChatMessage& message : chat.messages()) {
-    bytes += message.role().size() + message.content().size();
     messages.push_back({message.role(), message.content()});
   }
-  RETURN_IF_ERROR(CheckTextBytes("chat.messages", bytes));
-  RETURN_IF_ERROR(CheckFitsContext(bytes, model));
   absl::StatusOr<std::vector<TokenId>> ids = EncodeChat(
       *model.tokenizer, messages,
       !chat.has_add_generation_prompt() || chat.add_generation_prompt());

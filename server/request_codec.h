@@ -31,6 +31,10 @@ inline constexpr int kMaxCancelIds = 1024;
 inline constexpr size_t kMaxCancelReasonBytes = 256;
 inline constexpr int32_t kMaxModelPage = 100;
 
+// Most bytes of an answer whose length the client decides: a quarter of what
+// gRPC's clients take unless told otherwise.
+inline constexpr size_t kMaxAnswerBytes = size_t{1} << 20;
+
 // What a request is read against.
 struct ServedModel {
   const Tokenizer* tokenizer = nullptr;

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <string_view>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -43,6 +43,66 @@ absl::StatusOr<std::vector<TokenId>> EncodeInput(
       "input: wanted text or chat, found neither");
 }
 
+const char* InputName(const v1::TokenizeRequest& wire) {
+  return wire.has_chat() ? "chat" : "text";
+}
+
+absl::Status TooLong(absl::string_view field, size_t done, size_t all) {
+  return absl::InvalidArgumentError(
+      absl::StrCat(field, ": wanted an answer of at most ", kMaxAnswerBytes,
+                   " bytes, found more after ", done, " of ", all, " tokens"));
+}
+
+// Fills in the tokens that stand for `ids` of `wire`, as it asks for them.
+absl::Status AddTokens(const v1::TokenizeRequest& wire,
+                       const std::vector<TokenId>& ids,
+                       const Tokenizer& tokenizer,
+                       v1::TokenizeResponse& answer) {
+  // Of a token's tag and length in the answer.
+  constexpr size_t kFrameBytes = 3;
+  size_t bytes = answer.ByteSizeLong();
+  // Byte-level tokens cover the text without gaps, so that an offset is the sum
+  // of the lengths before it. Only BOS stands for none of it.
+  const auto end = static_cast<int64_t>(wire.text().size());
+  int64_t offset = 0;
+  for (const TokenId& id : ids) {
+    v1::Token& token = *answer.add_tokens();
+    token.set_id(static_cast<uint32_t>(id));
+    if (wire.with_text()) {
+      token.set_text(DecodeText(tokenizer, absl::MakeConstSpan(&id, 1), false));
+    }
+    if (wire.with_offsets()) {
+      token.set_start(Narrow(offset));
+      if (!tokenizer.IsControl(id)) {
+        offset += static_cast<int64_t>(tokenizer.TokenBytes(id).size());
+        offset = std::min(offset, end);
+      }
+      token.set_end(Narrow(offset));
+    }
+    bytes += kFrameBytes + token.ByteSizeLong();
+    if (bytes > kMaxAnswerBytes) {
+      return TooLong(InputName(wire), static_cast<size_t>(answer.tokens_size()),
+                     ids.size());
+    }
+  }
+  return absl::OkStatus();
+}
+
+// The text of `ids`, decoded no further than an answer may be long.
+absl::StatusOr<std::string> DecodeAnswer(const std::vector<TokenId>& ids,
+                                         bool skip_special,
+                                         const Tokenizer& tokenizer) {
+  TextDecoder decoder(&tokenizer, skip_special);
+  std::string text;
+  for (size_t i = 0; i < ids.size(); ++i) {
+    text += decoder.Push(ids[i]);
+    if (text.size() > kMaxAnswerBytes) {
+      return TooLong("token_ids", i + 1, ids.size());
+    }
+  }
+  return text + decoder.Finish();
+}
+
 }  // namespace
 
 absl::StatusOr<v1::TokenizeResponse> AnswerTokenize(
@@ -54,25 +114,13 @@ absl::StatusOr<v1::TokenizeResponse> AnswerTokenize(
   answer.mutable_token_ids()->Add(ids.begin(), ids.end());
   answer.set_token_count(Narrow(static_cast<int64_t>(ids.size())));
   answer.set_max_context(Narrow(model.info->max_context));
-  if (!wire.with_offsets() && !wire.with_text()) return answer;
-  // Byte-level tokens cover the text without gaps, so that an offset is the sum
-  // of the lengths before it. Only BOS stands for none of it.
-  const auto end = static_cast<int64_t>(wire.text().size());
-  int64_t offset = 0;
-  for (const TokenId& id : ids) {
-    v1::Token& token = *answer.add_tokens();
-    token.set_id(static_cast<uint32_t>(id));
-    if (wire.with_text()) {
-      token.set_text(
-          DecodeText(*model.tokenizer, absl::MakeConstSpan(&id, 1), false));
-    }
-    if (!wire.with_offsets()) continue;
-    token.set_start(Narrow(offset));
-    if (!model.tokenizer->IsControl(id)) {
-      offset += static_cast<int64_t>(model.tokenizer->TokenBytes(id).size());
-      offset = std::min(offset, end);
-    }
-    token.set_end(Narrow(offset));
+  if (const size_t bytes = answer.ByteSizeLong(); bytes > kMaxAnswerBytes) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        InputName(wire), ": wanted an answer of at most ", kMaxAnswerBytes,
+        " bytes, found ", bytes, " for ", ids.size(), " token ids"));
+  }
+  if (wire.with_offsets() || wire.with_text()) {
+    RETURN_IF_ERROR(AddTokens(wire, ids, *model.tokenizer, answer));
   }
   return answer;
 }
@@ -98,8 +146,9 @@ absl::StatusOr<v1::DetokenizeResponse> AnswerDetokenize(
     ids.push_back(static_cast<TokenId>(id));
   }
   v1::DetokenizeResponse answer;
-  answer.set_text(
-      DecodeText(*model.tokenizer, ids, wire.skip_special_tokens()));
+  ASSIGN_OR_RETURN(
+      *answer.mutable_text(),
+      DecodeAnswer(ids, wire.skip_special_tokens(), *model.tokenizer));
   return answer;
 }
 

@@ -276,6 +276,16 @@ TEST_F(RequestCodecTest, HopelesslyLongTextIsRefusedByItsBytes) {
                 "at most 255 tokens", "1048576 bytes");
 }
 
+// Ids are four bytes each here and one on the wire; the first that is bad would
+// be found only after all were copied.
+TEST_F(RequestCodecTest, TooManyIdsAreRefusedBeforeTheyAreRead) {
+  wire_.mutable_token_ids()->mutable_ids()->Resize(255, 1);
+  EXPECT_TRUE(Decode().ok()) << Decode().status();
+  wire_.mutable_token_ids()->add_ids(1u << 31);
+  ExpectRefused(absl::StatusCode::kInvalidArgument, "prompt",
+                "at most 255 tokens", "256");
+}
+
 TEST_F(RequestCodecTest, UnknownModelAndVersion) {
   wire_.set_model("gpt");
   ExpectRefused(absl::StatusCode::kNotFound, "model", "tiny", "gpt");

@@ -1,0 +1,83 @@
+#include "server/tokenize_codec.h"
+
+#include <memory>
+#include <string>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+#include "tests/server/server_testing.h"
+
+namespace kvasir {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::StartsWith;
+
+class TokenizeCodecTest : public testing::Test {
+ protected:
+  TokenizeCodecTest()
+      : tokenizer_(MakeTinyTokenizer()), info_(MakeTinyInfo(*tokenizer_)) {}
+
+  ServedModel Model() const {
+    return {tokenizer_.get(), &info_, LongestTokenBytes(*tokenizer_)};
+  }
+
+  std::unique_ptr<Tokenizer> tokenizer_;
+  ModelInfo info_;
+};
+
+// A text of one-byte tokens: each costs three bytes as an id and some ten as a
+// token with offsets.
+TEST_F(TokenizeCodecTest, AnswersThatAreTooLongAreRefused) {
+  v1::TokenizeRequest request;
+  request.set_text(std::string(900000, '\x01'));
+  const size_t ids = tokenizer_->Encode(request.text(), true).size();
+  ASSERT_GT(ids, kMaxAnswerBytes / 10) << "too few to be too long";
+  const absl::StatusOr<v1::TokenizeResponse> small =
+      AnswerTokenize(request, Model());
+  if (small.ok()) {
+    EXPECT_LE(small->ByteSizeLong(), kMaxAnswerBytes);
+  }
+  request.set_with_offsets(true);
+  const absl::Status status = AnswerTokenize(request, Model()).status();
+  EXPECT_TRUE(absl::IsInvalidArgument(status)) << status;
+  EXPECT_THAT(std::string(status.message()),
+              AllOf(StartsWith("text: wanted"), HasSubstr("1048576 bytes"),
+                    HasSubstr(std::to_string(ids))));
+  request.set_text(std::string(4 << 20, '\x01'));
+  request.set_with_offsets(false);
+  EXPECT_TRUE(
+      absl::IsInvalidArgument(AnswerTokenize(request, Model()).status()));
+}
+
+// A few bytes of ids stand for a lot of text.
+TEST_F(TokenizeCodecTest, TextThatIsTooLongIsRefused) {
+  TokenId longest = 0;
+  for (TokenId id = 0; id < tokenizer_->size(); ++id) {
+    if (tokenizer_->TokenBytes(id).size() >
+        tokenizer_->TokenBytes(longest).size()) {
+      longest = id;
+    }
+  }
+  const size_t bytes = tokenizer_->TokenBytes(longest).size();
+  ASSERT_GT(bytes, 1u);
+  v1::DetokenizeRequest request;
+  request.mutable_token_ids()->Resize(static_cast<int>(kMaxAnswerBytes / bytes),
+                                      static_cast<uint32_t>(longest));
+  const absl::StatusOr<v1::DetokenizeResponse> most =
+      AnswerDetokenize(request, Model());
+  ASSERT_TRUE(most.ok()) << most.status();
+  EXPECT_EQ(most->text().size(), kMaxAnswerBytes / bytes * bytes);
+  request.add_token_ids(static_cast<uint32_t>(longest));
+  request.add_token_ids(static_cast<uint32_t>(longest));
+  const absl::Status status = AnswerDetokenize(request, Model()).status();
+  EXPECT_TRUE(absl::IsInvalidArgument(status)) << status;
+  EXPECT_THAT(
+      std::string(status.message()),
+      AllOf(StartsWith("token_ids: wanted"), HasSubstr("1048576 bytes")));
+}
+
+}  // namespace
+}  // namespace kvasir
