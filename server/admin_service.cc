@@ -70,7 +70,7 @@ absl::StatusOr<FlushWait> CheckFlush(const v1::FlushCacheRequest& request,
 }
 
 absl::Status WaitForIdle(GenerationBackend& backend, absl::Duration wait,
-                         const WorkThread& work,
+                         const WorkPool& work,
                          const grpc::CallbackServerContext& context) {
   const absl::Duration deadline = Clock::Steady().Now() + wait;
   while (true) {
@@ -90,7 +90,7 @@ absl::Status WaitForIdle(GenerationBackend& backend, absl::Duration wait,
 }
 
 absl::StatusOr<v1::FlushCacheResponse> Flush(
-    GenerationBackend& backend, FlushWait wait, const WorkThread& work,
+    GenerationBackend& backend, FlushWait wait, const WorkPool& work,
     const grpc::CallbackServerContext& context) {
   if (wait.has_value()) {
     RETURN_IF_ERROR(WaitForIdle(backend, *wait, work, context));

@@ -10,7 +10,7 @@
 #include "server/call_stats.h"
 #include "server/server_state.h"
 #include "server/unary_call.h"
-#include "server/work_thread.h"
+#include "server/work_pool.h"
 
 namespace kvasir {
 
@@ -62,7 +62,7 @@ using RawAdminService =
 // threads. `state`, `stats` and `work` outlive the service.
 class AdminService final : public RawAdminService {
  public:
-  AdminService(ServerState* state, CallStats* stats, WorkThread* work)
+  AdminService(ServerState* state, CallStats* stats, WorkPool* work)
       : state_(state), stats_(stats), work_(work) {}
 
   grpc::ServerUnaryReactor* GetCacheStats(grpc::CallbackServerContext* context,
@@ -94,7 +94,7 @@ class AdminService final : public RawAdminService {
  private:
   ServerState* const state_;
   CallStats* const stats_;
-  WorkThread* const work_;
+  WorkPool* const work_;
 };
 
 #undef KVASIR_REFUSED_UNARY

@@ -49,13 +49,18 @@ void GenerateReactor::Submit(GenerationBackend* backend, GenerateCall call) {
   if (cancelled) backend->Cancel(id, CancelSource::kClient, "the call ended");
 }
 
+bool GenerateReactor::ended() const {
+  absl::MutexLock lock(&mu_);
+  return end_.has_value();
+}
+
 void GenerateReactor::Refuse(const absl::Status& status,
                              const std::string& request_id) {
   Action action;
   {
     absl::MutexLock lock(&mu_);
     request_id_ = request_id;
-    end_ = status;
+    if (!end_.has_value()) end_ = status;
     action = Next();
   }
   Perform(std::move(action));

@@ -53,7 +53,10 @@ class GenerateReactor final
   void Submit(GenerationBackend* backend, GenerateCall call)
       ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Ends the call before it reached the engine.
+  // Whether the call has ended, so that work for it is in vain.
+  bool ended() const ABSL_LOCKS_EXCLUDED(mu_);
+
+  // Ends the call before it reached the engine; nothing if it has ended.
   void Refuse(const absl::Status& status, const std::string& request_id)
       ABSL_LOCKS_EXCLUDED(mu_);
 
@@ -89,7 +92,7 @@ class GenerateReactor final
   std::shared_ptr<GenerateReactor> self_;
   CallMeter meter_;
 
-  absl::Mutex mu_;
+  mutable absl::Mutex mu_;
   std::optional<GenerateStream> stream_ ABSL_GUARDED_BY(mu_);
   std::string request_id_ ABSL_GUARDED_BY(mu_);
   GenerationBackend* backend_ ABSL_GUARDED_BY(mu_) = nullptr;

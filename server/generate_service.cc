@@ -6,6 +6,7 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "absl/random/random.h"
 #include "absl/status/status.h"
@@ -21,6 +22,11 @@
 
 namespace kvasir {
 namespace {
+
+// What takes well below a millisecond is done where the call arrives; more
+// would keep a thread from every stream that needs it.
+constexpr size_t kInlineTextBytes = 16 << 10;
+constexpr int kInlineTokenIds = 4 << 10;
 
 // Names under which clients and proxies send a request's id.
 constexpr const char* kIdKeys[] = {"x-request-id", "x-correlation-id"};
@@ -40,6 +46,10 @@ uint64_t RandomBits() {
   return absl::Uniform<uint64_t>(generator);
 }
 
+std::string MakeRequestId() {
+  return absl::StrCat("req-", absl::Hex(RandomBits(), absl::kZeroPad16));
+}
+
 // The call's deadline as steady time.
 absl::Duration SteadyDeadline(const grpc::CallbackServerContext& context,
                               absl::Duration now) {
@@ -53,6 +63,66 @@ absl::Duration SteadyDeadline(const grpc::CallbackServerContext& context,
 ServedModel ModelOf(const GenerationBackend& backend) {
   return {&backend.tokenizer(), &backend.model(),
           backend.longest_token_bytes()};
+}
+
+bool TakesLong(const v1::TokenizeRequest& request) {
+  const size_t bytes =
+      request.has_chat() ? TextBytes(request.chat()) : request.text().size();
+  return bytes > kInlineTextBytes;
+}
+
+bool TakesLong(const v1::DetokenizeRequest& request) {
+  return request.token_ids_size() > kInlineTokenIds;
+}
+
+// Answers a call to the tokenizer with `answer(request, model)`; from `work` if
+// it takes long.
+template <typename Request, typename Answer>
+grpc::ServerUnaryReactor* AnswerWithTokenizer(UnaryCall call,
+                                              const grpc::ByteBuffer& wire,
+                                              const ServerState& state,
+                                              WorkPool& work, Answer answer) {
+  const auto start = [&]() -> absl::Status {
+    ASSIGN_OR_RETURN(GenerationBackend * backend, state.Loaded());
+    ASSIGN_OR_RETURN(Request parsed, ParseRequest<Request>(wire));
+    const ServedModel model = ModelOf(*backend);
+    RETURN_IF_ERROR(CheckInput(parsed, model));
+    const bool takes_long = TakesLong(parsed);
+    const auto request = std::make_shared<const Request>(std::move(parsed));
+    auto task = [call, model, request, answer]() mutable {
+      if (call.cancelled()) {
+        call.Finish(absl::CancelledError("the call was cancelled"));
+      } else {
+        call.Finish(answer(*request, model));
+      }
+    };
+    if (takes_long) return work.Post(std::move(task));
+    task();
+    return absl::OkStatus();
+  };
+  if (const absl::Status status = start(); !status.ok()) call.Finish(status);
+  return call.reactor();
+}
+
+// A checked request to generate, on its way to the engine.
+struct PendingCall {
+  std::shared_ptr<GenerateReactor> reactor;
+  GenerationBackend* backend = nullptr;
+  v1::GenerateRequest request;
+  GenerateCall call;
+};
+
+// Tokenises the prompt, and hands the call to the engine.
+void TokeniseAndSubmit(PendingCall& pending) {
+  if (pending.reactor->ended()) return;  // while it waited
+  absl::StatusOr<std::vector<TokenId>> prompt =
+      DecodePrompt(pending.request, ModelOf(*pending.backend));
+  if (!prompt.ok()) {
+    pending.reactor->Refuse(prompt.status(), pending.call.request.id);
+    return;
+  }
+  pending.call.request.prompt = *std::move(prompt);
+  pending.reactor->Submit(pending.backend, std::move(pending.call));
 }
 
 absl::StatusOr<v1::CancelGenerationResponse> AnswerCancel(
@@ -85,33 +155,31 @@ grpc::ServerWriteReactor<grpc::ByteBuffer>* GenerateService::Generate(
     grpc::CallbackServerContext* context, const grpc::ByteBuffer* wire) {
   const std::shared_ptr<GenerateReactor> reactor =
       GenerateReactor::Make(context, stats_, limits_);
-  const auto submit = [&]() -> absl::Status {
-    ASSIGN_OR_RETURN(GenerationBackend * backend, state_->Accepting());
-    ASSIGN_OR_RETURN(const v1::GenerateRequest request,
-                     ParseRequest<v1::GenerateRequest>(*wire));
+  CallContext call;
+  const auto start = [&]() -> absl::Status {
+    auto pending = std::make_shared<PendingCall>();
+    pending->reactor = reactor;
+    ASSIGN_OR_RETURN(pending->backend, state_->Accepting());
+    RETURN_IF_ERROR(ParseInto(*wire, pending->request));
     // gRPC keeps a stream's request to its end. It is ours, made for this call
     // and not const, and nobody reads it again.
     const_cast<grpc::ByteBuffer*>(wire)->Clear();
-    CallContext call;
-    ASSIGN_OR_RETURN(
-        call.request_id,
-        ChooseRequestId(
-            request.request_id(), IdInMetadata(*context),
-            absl::StrCat("req-", absl::Hex(RandomBits(), absl::kZeroPad16))));
+    ASSIGN_OR_RETURN(call.request_id,
+                     ChooseRequestId(pending->request.request_id(),
+                                     IdInMetadata(*context), MakeRequestId()));
     call.random_seed = RandomBits();
     call.now = Clock::Steady().Now();
     call.deadline = SteadyDeadline(*context, call.now);
-    absl::StatusOr<GenerateCall> decoded =
-        DecodeGenerate(request, call, ModelOf(*backend));
-    if (!decoded.ok()) {
-      reactor->Refuse(decoded.status(), call.request_id);
-    } else {
-      reactor->Submit(backend, *std::move(decoded));
+    ASSIGN_OR_RETURN(pending->call, DecodeSettings(pending->request, call,
+                                                   ModelOf(*pending->backend)));
+    if (TextBytes(pending->request) > kInlineTextBytes) {
+      return work_->Post([pending] { TokeniseAndSubmit(*pending); });
     }
+    TokeniseAndSubmit(*pending);
     return absl::OkStatus();
   };
-  if (const absl::Status status = submit(); !status.ok()) {
-    reactor->Refuse(status, "");
+  if (const absl::Status status = start(); !status.ok()) {
+    reactor->Refuse(status, call.request_id);
   }
   return reactor.get();
 }
@@ -128,24 +196,17 @@ grpc::ServerUnaryReactor* GenerateService::CancelGeneration(
 grpc::ServerUnaryReactor* GenerateService::Tokenize(
     grpc::CallbackServerContext* context, const grpc::ByteBuffer* wire,
     grpc::ByteBuffer* answer) {
-  return AnswerWithModel<v1::TokenizeRequest>(
+  return AnswerWithTokenizer<v1::TokenizeRequest>(
       UnaryCall(context, answer, stats_, "kvasir.v1.Inference/Tokenize"), *wire,
-      *state_,
-      [](const v1::TokenizeRequest& request, const GenerationBackend& backend) {
-        return AnswerTokenize(request, ModelOf(backend));
-      });
+      *state_, *work_, AnswerTokenize);
 }
 
 grpc::ServerUnaryReactor* GenerateService::Detokenize(
     grpc::CallbackServerContext* context, const grpc::ByteBuffer* wire,
     grpc::ByteBuffer* answer) {
-  return AnswerWithModel<v1::DetokenizeRequest>(
+  return AnswerWithTokenizer<v1::DetokenizeRequest>(
       UnaryCall(context, answer, stats_, "kvasir.v1.Inference/Detokenize"),
-      *wire, *state_,
-      [](const v1::DetokenizeRequest& request,
-         const GenerationBackend& backend) {
-        return AnswerDetokenize(request, ModelOf(backend));
-      });
+      *wire, *state_, *work_, AnswerDetokenize);
 }
 
 grpc::ServerWriteReactor<grpc::ByteBuffer>* GenerateService::GetTokenizer(

@@ -9,6 +9,7 @@
 #include "server/call_stats.h"
 #include "server/generate_reactor.h"
 #include "server/server_state.h"
+#include "server/work_pool.h"
 
 namespace kvasir {
 
@@ -28,12 +29,13 @@ using RawInferenceService =
 // clang-format on
 
 // kvasir.v1.Inference on gRPC's threads: checks, tokenises, submits. Never
-// waits for the engine. `state` and `stats` outlive the service.
+// waits for the engine. Long texts are tokenised on `work`. All three pointers
+// outlive the service.
 class GenerateService final : public RawInferenceService {
  public:
-  GenerateService(ServerState* state, CallStats* stats,
+  GenerateService(ServerState* state, CallStats* stats, WorkPool* work,
                   GenerateReactor::Limits limits)
-      : state_(state), stats_(stats), limits_(limits) {}
+      : state_(state), stats_(stats), work_(work), limits_(limits) {}
 
   grpc::ServerWriteReactor<grpc::ByteBuffer>* Generate(
       grpc::CallbackServerContext* context,
@@ -63,6 +65,7 @@ class GenerateService final : public RawInferenceService {
  private:
   ServerState* const state_;
   CallStats* const stats_;
+  WorkPool* const work_;
   const GenerateReactor::Limits limits_;
 };
 

@@ -20,7 +20,7 @@
 #include "server/listen_check.h"
 #include "server/metrics_exporter.h"
 #include "server/metrics_http.h"
-#include "server/work_thread.h"
+#include "server/work_pool.h"
 
 namespace kvasir {
 namespace {
@@ -35,6 +35,11 @@ constexpr int kMinClientPingMs = 10 * 1000;
 // After the engine has let go of every request, their last messages are on the
 // way; so long they may take before connections are cut.
 constexpr auto kLastWords = std::chrono::milliseconds(500);
+
+// Long texts, each at most kMaxPromptBytes. Few threads: the engine needs the
+// cores, and a text takes a second at the worst.
+constexpr int kTokenizeThreads = 2;
+constexpr size_t kMaxTokenizeTasks = 64;
 
 void Configure(const ServerConfig& config, grpc::ServerBuilder& builder) {
   builder.SetMaxReceiveMessageSize(static_cast<int>(config.max_message_bytes));
@@ -54,15 +59,18 @@ void Configure(const ServerConfig& config, grpc::ServerBuilder& builder) {
 struct KvasirServer::Impl {
   explicit Impl(const ServerConfig& config)
       : exporter(&state, &calls),
-        inference(&state, &calls,
+        inference(&state, &calls, &tokenizing,
                   GenerateReactor::Limits{config.stream_queue_limit}),
-        admin(&state, &calls, &work) {}
+        admin(&state, &calls, &administering) {}
 
   ServerState state;
   CallStats calls;
   MetricsExporter exporter;
   std::unique_ptr<GenerationBackend> backend;
-  WorkThread work;
+  WorkPool administering{{.task_name = "administrative calls"}};
+  WorkPool tokenizing{{.threads = kTokenizeThreads,
+                       .max_tasks = kMaxTokenizeTasks,
+                       .task_name = "texts to be tokenised"}};
   GenerateService inference;
   AdminService admin;
   HostPort grpc_address;

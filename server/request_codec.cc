@@ -67,24 +67,17 @@ absl::Status CheckTextFitsContext(size_t bytes, const ServedModel& model) {
       absl::StrCat("a text of ", bytes, " bytes, at least ", least, " tokens"));
 }
 
-absl::StatusOr<std::vector<TokenId>> DecodePromptIds(const v1::TokenIds& wire,
-                                                     const ServedModel& model) {
-  RETURN_IF_ERROR(CheckFitsContext(static_cast<size_t>(wire.ids_size()), model,
-                                   wire.ids_size()));
-  return DecodeIds("token_ids.ids", wire.ids(), model.info->vocab_size);
-}
-
-absl::StatusOr<std::vector<TokenId>> DecodePrompt(
-    const v1::GenerateRequest& wire, const ServedModel& model) {
+absl::Status CheckPromptSize(const v1::GenerateRequest& wire,
+                             const ServedModel& model) {
   switch (wire.prompt_case()) {
     case v1::GenerateRequest::kText:
       RETURN_IF_ERROR(CheckTextBytes("text", wire.text().size()));
-      RETURN_IF_ERROR(CheckTextFitsContext(wire.text().size(), model));
-      return model.tokenizer->Encode(wire.text(), /*add_special=*/true);
+      return CheckTextFitsContext(wire.text().size(), model);
     case v1::GenerateRequest::kTokenIds:
-      return DecodePromptIds(wire.token_ids(), model);
+      return CheckFitsContext(static_cast<size_t>(wire.token_ids().ids_size()),
+                              model, wire.token_ids().ids_size());
     case v1::GenerateRequest::kChat:
-      return EncodeChatPrompt(wire.chat(), model);
+      return CheckChat(wire.chat(), model);
     case v1::GenerateRequest::PROMPT_NOT_SET:
       break;
   }
@@ -234,19 +227,31 @@ absl::StatusOr<absl::Duration> DecodePositiveDuration(
   return absl::Seconds(wire.seconds()) + absl::Nanoseconds(wire.nanos());
 }
 
-absl::StatusOr<std::vector<TokenId>> EncodeChatPrompt(
-    const v1::ChatPrompt& chat, const ServedModel& model) {
+size_t TextBytes(const v1::ChatPrompt& chat) {
+  size_t bytes = 0;
+  for (const v1::ChatMessage& message : chat.messages()) {
+    bytes += message.role().size() + message.content().size();
+  }
+  return bytes;
+}
+
+size_t TextBytes(const v1::GenerateRequest& wire) {
+  return wire.has_chat() ? TextBytes(wire.chat()) : wire.text().size();
+}
+
+absl::Status CheckChat(const v1::ChatPrompt& chat, const ServedModel& model) {
   if (chat.messages_size() > kMaxChatMessages) {
     return Fault("chat.messages",
                  absl::StrCat("at most ", kMaxChatMessages, " messages"),
                  chat.messages_size());
   }
-  size_t bytes = 0;
-  for (const v1::ChatMessage& message : chat.messages()) {
-    bytes += message.role().size() + message.content().size();
-  }
+  const size_t bytes = TextBytes(chat);
   RETURN_IF_ERROR(CheckTextBytes("chat.messages", bytes));
-  RETURN_IF_ERROR(CheckTextFitsContext(bytes, model));
+  return CheckTextFitsContext(bytes, model);
+}
+
+absl::StatusOr<std::vector<TokenId>> EncodeChatPrompt(
+    const v1::ChatPrompt& chat, const ServedModel& model) {
   std::vector<ChatMessage> messages;
   messages.reserve(static_cast<size_t>(chat.messages_size()));
   for (const v1::ChatMessage& message : chat.messages()) {
@@ -263,7 +268,20 @@ absl::StatusOr<std::vector<TokenId>> EncodeChatPrompt(
   return ids;
 }
 
-absl::StatusOr<GenerateCall> DecodeGenerate(const v1::GenerateRequest& wire,
+absl::StatusOr<std::vector<TokenId>> DecodePrompt(
+    const v1::GenerateRequest& wire, const ServedModel& model) {
+  switch (wire.prompt_case()) {
+    case v1::GenerateRequest::kTokenIds:
+      return DecodeIds("token_ids.ids", wire.token_ids().ids(),
+                       model.info->vocab_size);
+    case v1::GenerateRequest::kChat:
+      return EncodeChatPrompt(wire.chat(), model);
+    default:
+      return model.tokenizer->Encode(wire.text(), /*add_special=*/true);
+  }
+}
+
+absl::StatusOr<GenerateCall> DecodeSettings(const v1::GenerateRequest& wire,
                                             const CallContext& context,
                                             const ServedModel& model) {
   RETURN_IF_ERROR(CheckKnownFields(wire));
@@ -287,8 +305,15 @@ absl::StatusOr<GenerateCall> DecodeGenerate(const v1::GenerateRequest& wire,
       call.deadline_is_max_time = true;
     }
   }
-  // Last, since it is the most work.
-  ASSIGN_OR_RETURN(request.prompt, DecodePrompt(wire, model));
+  RETURN_IF_ERROR(CheckPromptSize(wire, model));
+  return call;
+}
+
+absl::StatusOr<GenerateCall> DecodeGenerate(const v1::GenerateRequest& wire,
+                                            const CallContext& context,
+                                            const ServedModel& model) {
+  ASSIGN_OR_RETURN(GenerateCall call, DecodeSettings(wire, context, model));
+  ASSIGN_OR_RETURN(call.request.prompt, DecodePrompt(wire, model));
   return call;
 }
 

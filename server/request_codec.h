@@ -74,18 +74,35 @@ absl::StatusOr<std::string> ChooseRequestId(std::string_view in_message,
 // NOT_FOUND unless `name` is empty or the model's.
 absl::Status CheckModelName(std::string_view name, const ModelInfo& info);
 
-// Reads a request against the model that is to serve it; tokenises its prompt.
-// Errors: those of CheckKnownFields() and CheckModelName(), INVALID_ARGUMENT
-// for a limit or an illegal value, those of EncodeChat(), NOT_FOUND for a cache
-// version that is not there. What only the engine knows (token ids, sampling
-// ranges, the prompt's length in tokens) is left to Engine::Submit().
+// Reads a request against the model that is to serve it; all but the prompt,
+// whose length in bytes or ids it checks. Errors: those of CheckKnownFields()
+// and CheckModelName(), INVALID_ARGUMENT for a limit or an illegal value,
+// NOT_FOUND for a cache version that is not there. What only the engine knows
+// (sampling ranges, the prompt's length in tokens) is left to Engine::Submit().
+absl::StatusOr<GenerateCall> DecodeSettings(const v1::GenerateRequest& wire,
+                                            const CallContext& context,
+                                            const ServedModel& model);
+
+// The prompt of a request that passed DecodeSettings(), tokenised. Errors:
+// INVALID_ARGUMENT for an id out of the vocabulary, those of EncodeChat().
+absl::StatusOr<std::vector<TokenId>> DecodePrompt(
+    const v1::GenerateRequest& wire, const ServedModel& model);
+
+// Both.
 absl::StatusOr<GenerateCall> DecodeGenerate(const v1::GenerateRequest& wire,
                                             const CallContext& context,
                                             const ServedModel& model);
 
-// Ids of a conversation; `field` is what errors call it.
+// INVALID_ARGUMENT for a conversation that is over its limits or the context.
+absl::Status CheckChat(const v1::ChatPrompt& chat, const ServedModel& model);
+
+// Ids of a conversation that passed.
 absl::StatusOr<std::vector<TokenId>> EncodeChatPrompt(
     const v1::ChatPrompt& chat, const ServedModel& model);
+
+// Bytes of text that tokenising has to go through.
+size_t TextBytes(const v1::ChatPrompt& chat);
+size_t TextBytes(const v1::GenerateRequest& wire);
 
 // INVALID_ARGUMENT if `text` is over kMaxPromptBytes.
 absl::Status CheckTextBytes(std::string_view field, size_t bytes);

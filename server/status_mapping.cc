@@ -35,7 +35,7 @@ const char* DefaultReason(const absl::Status& status) {
                  : "INVALID_ARGUMENT";
     case absl::StatusCode::kResourceExhausted:
       return absl::StartsWith(status.message(), "inbox_limit")
-                 ? "QUEUE_FULL"
+                 ? kReasonQueueFull.data()
                  : "CACHE_TOO_SMALL";
     case absl::StatusCode::kNotFound:
       return "NOT_FOUND";
@@ -132,7 +132,8 @@ std::optional<absl::Duration> RetryDelay(const absl::Status& status) {
     if (absl::ParseDuration(std::string(*text), &delay)) return delay;
   }
   if (absl::IsUnavailable(status)) return kDefaultRetry;
-  if (absl::IsResourceExhausted(status) && ReasonOf(status) == "QUEUE_FULL") {
+  if (absl::IsResourceExhausted(status) &&
+      ReasonOf(status) == kReasonQueueFull) {
     return kDefaultRetry;
   }
   return std::nullopt;

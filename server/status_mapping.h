@@ -18,6 +18,7 @@ inline constexpr std::string_view kErrorDomain = "kvasir";
 // at most 63 characters (AIP-193).
 inline constexpr std::string_view kReasonLoading = "MODEL_LOADING";
 inline constexpr std::string_view kReasonDraining = "SERVER_DRAINING";
+inline constexpr std::string_view kReasonQueueFull = "QUEUE_FULL";
 inline constexpr std::string_view kReasonSlowClient = "CLIENT_READS_TOO_SLOWLY";
 
 // `status` with the reason that ToGrpcStatus() will send. OK stays OK.
@@ -28,7 +29,7 @@ absl::Status WithRetry(absl::Status status, absl::Duration delay);
 
 // How long a client had better wait before it tries again; nothing if trying
 // again will not help. What WithRetry() said, else a second for UNAVAILABLE and
-// for a full inbox.
+// for a full queue.
 std::optional<absl::Duration> RetryDelay(const absl::Status& status);
 
 // The field of the request that an INVALID_ARGUMENT or UNIMPLEMENTED is about:

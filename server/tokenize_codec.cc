@@ -19,28 +19,9 @@ namespace {
 
 absl::StatusOr<std::vector<TokenId>> EncodeInput(
     const v1::TokenizeRequest& wire, const ServedModel& model) {
-  switch (wire.input_case()) {
-    case v1::TokenizeRequest::kText:
-      RETURN_IF_ERROR(CheckTextBytes("text", wire.text().size()));
-      return model.tokenizer->Encode(
-          wire.text(),
-          !wire.has_add_special_tokens() || wire.add_special_tokens());
-    case v1::TokenizeRequest::kChat:
-      if (wire.has_add_special_tokens()) {
-        return absl::InvalidArgumentError(
-            "add_special_tokens: wanted it absent for chat, where the format "
-            "decides, found it set");
-      }
-      if (wire.with_offsets()) {
-        return absl::InvalidArgumentError(
-            "with_offsets: wanted it with text only, found it with chat");
-      }
-      return EncodeChatPrompt(wire.chat(), model);
-    case v1::TokenizeRequest::INPUT_NOT_SET:
-      break;
-  }
-  return absl::InvalidArgumentError(
-      "input: wanted text or chat, found neither");
+  if (wire.has_chat()) return EncodeChatPrompt(wire.chat(), model);
+  return model.tokenizer->Encode(
+      wire.text(), !wire.has_add_special_tokens() || wire.add_special_tokens());
 }
 
 const char* InputName(const v1::TokenizeRequest& wire) {
@@ -105,10 +86,42 @@ absl::StatusOr<std::string> DecodeAnswer(const std::vector<TokenId>& ids,
 
 }  // namespace
 
-absl::StatusOr<v1::TokenizeResponse> AnswerTokenize(
-    const v1::TokenizeRequest& wire, const ServedModel& model) {
+absl::Status CheckInput(const v1::TokenizeRequest& wire,
+                        const ServedModel& model) {
   RETURN_IF_ERROR(CheckKnownFields(wire));
   RETURN_IF_ERROR(CheckModelName(wire.model(), *model.info));
+  switch (wire.input_case()) {
+    case v1::TokenizeRequest::kText:
+      return CheckTextBytes("text", wire.text().size());
+    case v1::TokenizeRequest::kChat:
+      if (wire.has_add_special_tokens()) {
+        return absl::InvalidArgumentError(
+            "add_special_tokens: wanted it absent for chat, where the format "
+            "decides, found it set");
+      }
+      if (wire.with_offsets()) {
+        return absl::InvalidArgumentError(
+            "with_offsets: wanted it with text only, found it with chat");
+      }
+      return CheckChat(wire.chat(), model);
+    case v1::TokenizeRequest::INPUT_NOT_SET:
+      break;
+  }
+  return absl::InvalidArgumentError(
+      "input: wanted text or chat, found neither");
+}
+
+absl::Status CheckInput(const v1::DetokenizeRequest& wire,
+                        const ServedModel& model) {
+  RETURN_IF_ERROR(CheckModelName(wire.model(), *model.info));
+  if (wire.token_ids_size() <= kMaxDetokenizeIds) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("token_ids: wanted at most ", kMaxDetokenizeIds,
+                   " ids, found ", wire.token_ids_size()));
+}
+
+absl::StatusOr<v1::TokenizeResponse> AnswerTokenize(
+    const v1::TokenizeRequest& wire, const ServedModel& model) {
   ASSIGN_OR_RETURN(const std::vector<TokenId> ids, EncodeInput(wire, model));
   v1::TokenizeResponse answer;
   answer.mutable_token_ids()->Add(ids.begin(), ids.end());
@@ -127,12 +140,6 @@ absl::StatusOr<v1::TokenizeResponse> AnswerTokenize(
 
 absl::StatusOr<v1::DetokenizeResponse> AnswerDetokenize(
     const v1::DetokenizeRequest& wire, const ServedModel& model) {
-  RETURN_IF_ERROR(CheckModelName(wire.model(), *model.info));
-  if (wire.token_ids_size() > kMaxDetokenizeIds) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("token_ids: wanted at most ", kMaxDetokenizeIds,
-                     " ids, found ", wire.token_ids_size()));
-  }
   const int32_t size = model.tokenizer->size();
   std::vector<TokenId> ids;
   ids.reserve(static_cast<size_t>(wire.token_ids_size()));

@@ -50,6 +50,9 @@ class UnaryCall {
 
   grpc::ServerUnaryReactor* reactor() const { return reactor_; }
 
+  // Whether nobody waits for the answer any more. Before Finish() only.
+  bool cancelled() const { return context_->IsCancelled(); }
+
  private:
   grpc::CallbackServerContext* context_;
   grpc::ServerUnaryReactor* reactor_;

@@ -2,6 +2,7 @@
 #define KVASIR_TESTS_SERVER_SERVER_TESTING_H_
 
 #include <fstream>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -72,6 +73,7 @@ class FakeBackend final : public GenerationBackend {
 
   absl::Status Submit(Request request,
                       std::shared_ptr<TokenSink> sink) override {
+    if (on_submit) on_submit();
     absl::MutexLock lock(&mu_);
     if (!submit_status.ok()) return submit_status;
     requests_.push_back(std::move(request));
@@ -118,7 +120,11 @@ class FakeBackend final : public GenerationBackend {
     stats_ = std::move(stats);
   }
 
-  absl::Status submit_status;  // set before the calls
+  void SetMaxContext(int64_t tokens) { info_.max_context = tokens; }
+
+  // Set before the calls.
+  absl::Status submit_status;
+  std::function<void()> on_submit;
 
  private:
   std::unique_ptr<Tokenizer> tokenizer_;

@@ -1,0 +1,54 @@
+#include "server/work_pool.h"
+
+#include <atomic>
+#include <string>
+
+#include "absl/synchronization/barrier.h"
+#include "absl/synchronization/notification.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+#include "server/status_mapping.h"
+
+namespace kvasir {
+namespace {
+
+// A full queue passes; a cache that is too small, which is what the client was
+// told, does not.
+TEST(WorkPoolTest, FullIsAPassingRefusal) {
+  absl::Notification begun;
+  absl::Notification go_on;
+  std::atomic<int> done = 0;
+  {
+    WorkPool pool({.max_tasks = 2, .task_name = "parcels"});
+    ASSERT_TRUE(pool.Post([&] {
+                      begun.Notify();
+                      go_on.WaitForNotification();
+                      ++done;
+                    })
+                    .ok());
+    begun.WaitForNotification();
+    EXPECT_TRUE(pool.Post([&done] { ++done; }).ok());
+    EXPECT_TRUE(pool.Post([&done] { ++done; }).ok());
+    const absl::Status full = pool.Post([&done] { ++done; });
+    EXPECT_TRUE(absl::IsResourceExhausted(full)) << full;
+    EXPECT_EQ(full.message(), "2 parcels wait, at most 2");
+    EXPECT_TRUE(RetryDelay(full).has_value());
+    EXPECT_THAT(ToGrpcStatus(full).error_details(),
+                testing::HasSubstr("QUEUE_FULL"));
+    go_on.Notify();
+  }
+  EXPECT_EQ(done, 3) << "what waits is run before the end";
+}
+
+TEST(WorkPoolTest, ThreadsWorkAtTheSameTime) {
+  absl::Barrier together(3);
+  WorkPool pool({.threads = 2});
+  for (int i = 0; i < 2; ++i) {
+    ASSERT_TRUE(pool.Post([&together] { together.Block(); }).ok());
+  }
+  together.Block();  // for ever if one task waits for the other
+}
+
+}  // namespace
+}  // namespace kvasir
