@@ -1,6 +1,5 @@
 #include "server/admin_service.h"
 
-#include <algorithm>
 #include <optional>
 #include <string>
 #include <utility>
@@ -17,9 +16,6 @@
 
 namespace kvasir {
 namespace {
-
-// How often a waiting flush looks whether it is to end.
-constexpr absl::Duration kFlushPoll = absl::Milliseconds(50);
 
 absl::StatusOr<v1::GetCacheStatsResponse> AnswerStats(
     const v1::GetCacheStatsRequest& request, const GenerationBackend& backend) {
@@ -69,38 +65,40 @@ absl::StatusOr<FlushWait> CheckFlush(const v1::FlushCacheRequest& request,
                    ", found ", absl::FormatDuration(span)));
 }
 
-absl::Status WaitForIdle(GenerationBackend& backend, absl::Duration wait,
-                         const WorkPool& work,
-                         const grpc::CallbackServerContext& context) {
-  const absl::Duration deadline = Clock::Steady().Now() + wait;
-  while (true) {
-    const absl::Duration left = deadline - Clock::Steady().Now();
-    if (backend.WaitIdle(std::clamp(left, absl::ZeroDuration(), kFlushPoll))) {
-      return absl::OkStatus();
-    }
-    if (context.IsCancelled()) return absl::CancelledError("the call ended");
-    if (left <= absl::ZeroDuration() || work.stopping()) {
-      const EngineStats stats = backend.Stats();
-      return absl::FailedPreconditionError(
-          absl::StrCat("wanted no request in flight, found ",
-                       stats.requests_running + stats.requests_waiting,
-                       " after ", absl::FormatDuration(wait)));
-    }
-  }
-}
-
-absl::StatusOr<v1::FlushCacheResponse> Flush(
-    GenerationBackend& backend, FlushWait wait, const WorkPool& work,
-    const grpc::CallbackServerContext& context) {
-  if (wait.has_value()) {
-    RETURN_IF_ERROR(WaitForIdle(backend, *wait, work, context));
-  }
+absl::StatusOr<v1::FlushCacheResponse> Flush(GenerationBackend& backend) {
   ASSIGN_OR_RETURN(const FlushOutcome outcome, backend.FlushCache());
   v1::FlushCacheResponse answer;
   answer.set_freed_blocks(outcome.freed_blocks);
   answer.set_freed_bytes(outcome.freed_bytes);
   return answer;
 }
+
+// A flush that waits until no request is in flight. Many may wait, one thread
+// asks them in turn.
+struct WaitingFlush {
+  UnaryCall call;
+  GenerationBackend* backend;
+  absl::Duration wait;
+  absl::Duration deadline;  // steady
+
+  // Whether the call has been answered; it is when this is the last chance.
+  bool Answer(bool last_chance) {
+    if (backend->WaitIdle(absl::ZeroDuration())) {
+      call.Finish(Flush(*backend));
+    } else if (call.cancelled()) {
+      call.Finish(absl::CancelledError("the call ended"));
+    } else if (last_chance || Clock::Steady().Now() >= deadline) {
+      const EngineStats stats = backend->Stats();
+      call.Finish(absl::FailedPreconditionError(
+          absl::StrCat("wanted no request in flight, found ",
+                       stats.requests_running + stats.requests_waiting,
+                       " after ", absl::FormatDuration(wait))));
+    } else {
+      return false;
+    }
+    return true;
+  }
+};
 
 }  // namespace
 
@@ -122,9 +120,14 @@ grpc::ServerUnaryReactor* AdminService::FlushCache(
                      ParseRequest<v1::FlushCacheRequest>(*wire));
     ASSIGN_OR_RETURN(const FlushWait wait,
                      CheckFlush(request, backend->model()));
-    return work_->Post([call, context, wait, backend, work = work_]() mutable {
-      call.Finish(Flush(*backend, wait, *work, *context));
-    });
+    if (!wait.has_value()) {
+      return work_->Post(
+          [call, backend]() mutable { call.Finish(Flush(*backend)); });
+    }
+    return work_->Watch(
+        [flush =
+             WaitingFlush{call, backend, *wait, Clock::Steady().Now() + *wait}](
+            bool ending) mutable { return flush.Answer(ending); });
   };
   if (const absl::Status started = start(); !started.ok()) {
     return call.Finish(started);

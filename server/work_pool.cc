@@ -1,13 +1,22 @@
 #include "server/work_pool.h"
 
+#include <algorithm>
 #include <functional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 
+#include "cache/base/clock.h"
+#include "cache/base/status_macros.h"
 #include "server/status_mapping.h"
 
 namespace kvasir {
+namespace {
+
+// How often a watch is asked.
+constexpr absl::Duration kWatchPeriod = absl::Milliseconds(50);
+
+}  // namespace
 
 WorkPool::WorkPool(Options options) : options_(std::move(options)) {
   for (int i = 0; i < options_.threads; ++i) {
@@ -23,30 +32,69 @@ WorkPool::~WorkPool() {
   for (std::thread& thread : threads_) thread.join();
 }
 
-absl::Status WorkPool::Post(std::function<void()> task) {
+absl::Status WorkPool::CheckRoom(size_t waiting) const {
+  if (waiting < options_.max_tasks) return absl::OkStatus();
+  return WithReason(absl::ResourceExhaustedError(
+                        absl::StrCat(waiting, " ", options_.task_name,
+                                     " wait, at most ", options_.max_tasks)),
+                    kReasonQueueFull);
+}
+
+absl::Status WorkPool::Post(Task task) {
   absl::MutexLock lock(&mu_);
-  if (tasks_.size() >= options_.max_tasks) {
-    return WithReason(absl::ResourceExhaustedError(
-                          absl::StrCat(tasks_.size(), " ", options_.task_name,
-                                       " wait, at most ", options_.max_tasks)),
-                      kReasonQueueFull);
-  }
+  RETURN_IF_ERROR(CheckRoom(tasks_.size()));
   tasks_.push_back(std::move(task));
   return absl::OkStatus();
 }
 
+absl::Status WorkPool::Watch(std::function<bool(bool)> done) {
+  absl::MutexLock lock(&mu_);
+  RETURN_IF_ERROR(CheckRoom(std::max(tasks_.size(), watch_count_)));
+  ++watch_count_;
+  tasks_.push_back([this, done = std::move(done)] { Ask({done, {}}); });
+  return absl::OkStatus();
+}
+
 void WorkPool::Run() {
+  while (const Task task = Next()) task();
+}
+
+WorkPool::Task WorkPool::Next() {
+  absl::MutexLock lock(&mu_);
   while (true) {
-    std::function<void()> task;
-    {
-      absl::MutexLock lock(&mu_);
-      mu_.Await(absl::Condition(this, &WorkPool::HasWork));
-      if (tasks_.empty()) return;
-      task = std::move(tasks_.front());
+    const absl::Duration patience =
+        watched_.empty() ? absl::InfiniteDuration()
+                         : watched_.front().due - Clock::Steady().Now();
+    mu_.AwaitWithTimeout(absl::Condition(this, &WorkPool::HasWork), patience);
+    if (!tasks_.empty()) {
+      Task task = std::move(tasks_.front());
       tasks_.pop_front();
+      return task;
     }
-    task();
+    if (watched_.empty()) {
+      if (stopping_) return nullptr;
+    } else if (stopping_ || watched_.front().due <= Clock::Steady().Now()) {
+      Watched watched = std::move(watched_.front());
+      watched_.pop_front();
+      return [this, watched = std::move(watched)] { Ask(watched); };
+    }
   }
+}
+
+void WorkPool::Ask(Watched watched) {
+  bool ending = false;
+  {
+    absl::MutexLock lock(&mu_);
+    ending = stopping_;
+  }
+  const bool done = watched.done(ending) || ending;
+  absl::MutexLock lock(&mu_);
+  if (done) {
+    --watch_count_;
+    return;
+  }
+  watched.due = Clock::Steady().Now() + kWatchPeriod;
+  watched_.push_back(std::move(watched));
 }
 
 }  // namespace kvasir

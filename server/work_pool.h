@@ -1,7 +1,6 @@
 #ifndef KVASIR_SERVER_WORK_POOL_H_
 #define KVASIR_SERVER_WORK_POOL_H_
 
-#include <atomic>
 #include <cstddef>
 #include <deque>
 #include <functional>
@@ -12,6 +11,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
 
 namespace kvasir {
 
@@ -33,25 +33,41 @@ class WorkPool {
 
   explicit WorkPool(Options options);
 
-  // Runs what waits, and ends. A task that may take long looks at stopping().
+  // Runs what waits, asks every watch a last time, and ends.
   ~WorkPool();
 
   // Any thread, never waits. RESOURCE_EXHAUSTED, with advice to try again, if
   // too many tasks wait.
   absl::Status Post(std::function<void()> task) ABSL_LOCKS_EXCLUDED(mu_);
 
-  bool stopping() const { return stopping_; }
+  // For what has to wait for something: asks `done` in its turn, and then now
+  // and then while there is no task, until it says that it is done. With
+  // `ending` it is asked for the last time. As many as tasks may be watched.
+  absl::Status Watch(std::function<bool(bool ending)> done)
+      ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
+  using Task = std::function<void()>;
+  struct Watched {
+    std::function<bool(bool)> done;
+    absl::Duration due;  // steady
+  };
+
+  absl::Status CheckRoom(size_t waiting) const;
   void Run() ABSL_LOCKS_EXCLUDED(mu_);
+  // The next thing to do, empty when the pool has ended; waits for it.
+  Task Next() ABSL_LOCKS_EXCLUDED(mu_);
+  void Ask(Watched watched) ABSL_LOCKS_EXCLUDED(mu_);
   bool HasWork() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
     return stopping_ || !tasks_.empty();
   }
 
   const Options options_;
-  std::atomic<bool> stopping_{false};
   absl::Mutex mu_;
-  std::deque<std::function<void()>> tasks_ ABSL_GUARDED_BY(mu_);
+  bool stopping_ ABSL_GUARDED_BY(mu_) = false;
+  std::deque<Task> tasks_ ABSL_GUARDED_BY(mu_);
+  std::deque<Watched> watched_ ABSL_GUARDED_BY(mu_);  // soonest due first
+  size_t watch_count_ ABSL_GUARDED_BY(mu_) = 0;       // those in hand, too
   std::vector<std::thread> threads_;
 };
 

@@ -337,6 +337,43 @@ TEST_F(ServerCallsTest, FlushScopes) {
   EXPECT_EQ(flush(request), grpc::OK);
 }
 
+// One operator waits for a quiet moment, ten minutes if need be; another has
+// none of that.
+TEST_F(ServerCallsTest, FlushThatWaitsHoldsUpNobody) {
+  Serve();
+  backend_->busy = true;
+  v1::FlushCacheRequest patient;
+  patient.mutable_wait()->set_seconds(600);
+  const auto begin = [this, &patient](grpc::ClientContext& context,
+                                      grpc::CompletionQueue& queue) {
+    return live_.admin().AsyncFlushCache(&context, patient, &queue);
+  };
+  grpc::CompletionQueue queue;
+  grpc::ClientContext contexts[2];
+  v1::FlushCacheResponse answers[2];
+  grpc::Status ends[2];
+  std::vector<decltype(begin(contexts[0], queue))> waiting;
+  for (int i = 0; i < 2; ++i) {
+    waiting.push_back(begin(contexts[i], queue));
+    waiting[i]->Finish(&answers[i], &ends[i], &ends[i]);
+  }
+  for (int i = 0; i < 3; ++i) {
+    grpc::ClientContext context;
+    v1::FlushCacheResponse answer;
+    EXPECT_TRUE(live_.admin().FlushCache(&context, {}, &answer).ok());
+  }
+  contexts[0].TryCancel();
+  void* tag = nullptr;
+  bool ok = false;
+  ASSERT_TRUE(queue.Next(&tag, &ok));
+  EXPECT_EQ(tag, &ends[0]);
+  EXPECT_EQ(ends[0].error_code(), grpc::CANCELLED);
+  backend_->busy = false;
+  ASSERT_TRUE(queue.Next(&tag, &ok));
+  EXPECT_TRUE(ends[1].ok()) << ends[1].error_message();
+  EXPECT_EQ(answers[1].freed_blocks(), 3);
+}
+
 TEST_F(ServerCallsTest, CancelGenerationChecksItsLists) {
   Serve();
   const auto cancel = [this](const v1::CancelGenerationRequest& request) {

@@ -1,6 +1,7 @@
 #ifndef KVASIR_TESTS_SERVER_SERVER_TESTING_H_
 #define KVASIR_TESTS_SERVER_SERVER_TESTING_H_
 
+#include <atomic>
 #include <fstream>
 #include <functional>
 #include <map>
@@ -91,7 +92,7 @@ class FakeBackend final : public GenerationBackend {
   }
   void BeginDrain() override {}
   void CancelAll(CancelSource source, std::string_view reason) override {}
-  bool WaitIdle(absl::Duration timeout) override { return true; }
+  bool WaitIdle(absl::Duration timeout) override { return !busy; }
   EngineStats Stats() const override {
     absl::MutexLock lock(&mu_);
     return stats_;
@@ -119,6 +120,8 @@ class FakeBackend final : public GenerationBackend {
     absl::MutexLock lock(&mu_);
     stats_ = std::move(stats);
   }
+
+  std::atomic<bool> busy = false;  // what WaitIdle() looks at
 
   void SetMaxContext(int64_t tokens) { info_.max_context = tokens; }
 

@@ -50,5 +50,37 @@ TEST(WorkPoolTest, ThreadsWorkAtTheSameTime) {
   together.Block();  // for ever if one task waits for the other
 }
 
+// One that waits for minutes must not hold up those that need no wait.
+TEST(WorkPoolTest, WatchesLetTasksPass) {
+  WorkPool pool({.max_tasks = 2, .task_name = "parcels"});
+  std::atomic<bool> ready = false;
+  absl::Notification seen;
+  ASSERT_TRUE(pool.Watch([&](bool ending) {
+                    if (ready) seen.Notify();
+                    return ready.load();
+                  })
+                  .ok());
+  ASSERT_TRUE(pool.Watch([](bool) { return false; }).ok());
+  absl::Notification passed;
+  while (!pool.Post([&passed] { passed.Notify(); }).ok()) {
+  }
+  passed.WaitForNotification();
+  EXPECT_FALSE(seen.HasBeenNotified());
+  EXPECT_TRUE(absl::IsResourceExhausted(pool.Watch([](bool) { return true; })));
+  ready = true;
+  seen.WaitForNotification();
+  std::atomic<bool> told_of_the_end = false;
+  {
+    WorkPool ended({});
+    ASSERT_TRUE(ended
+                    .Watch([&](bool ending) {
+                      told_of_the_end = ending;
+                      return false;
+                    })
+                    .ok());
+  }
+  EXPECT_TRUE(told_of_the_end) << "the last chance";
+}
+
 }  // namespace
 }  // namespace kvasir
