@@ -2,6 +2,7 @@
 
 #include <sys/socket.h>
 
+#include <atomic>
 #include <memory>
 #include <string>
 #include <thread>
@@ -9,18 +10,27 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 
 #include "cache/base/status_macros.h"
 #include "httplib.h"
 #include "server/listen_check.h"
+#include "server/log.h"
 
 namespace kvasir {
 namespace {
 
-constexpr size_t kHttpThreads = 2;
-// A peer that is silent for so long loses its connection, and the thread is
-// free again.
+// A connection takes a thread from its first byte, or its silence, to its end.
+// More than a few scrapers and probes, so that some that say nothing, such as a
+// port scan, do not keep the others out.
+constexpr size_t kHttpThreads = 16;
+// A peer that says nothing for so long loses its connection, and the thread is
+// free again: one that has not begun, and one that stops half-way.
+constexpr time_t kSilenceSeconds = 1;
 constexpr time_t kIoTimeoutSeconds = 2;
+// Between two tries to get the port back after the listener failed.
+constexpr absl::Duration kListenRetry = absl::Milliseconds(100);
 constexpr size_t kMaxRequestBytes = 4096;
 
 constexpr const char* kText = "text/plain; charset=utf-8";
@@ -31,10 +41,28 @@ constexpr const char* kMetricsText = "text/plain; version=0.0.4; charset=utf-8";
 struct MetricsHttp::Impl {
   httplib::Server server;
   HostPort address;
+  std::atomic<bool> stopping{false};
+  std::atomic<bool> ended{false};  // the thread is done with `server`
   std::thread thread;
 
+  void Listen();
   void Route(const ServerState* state, const MetricsExporter* exporter);
 };
+
+// The library leaves its loop, and closes the port, when accept() fails with
+// almost anything. A daemon without probes is a daemon that gets killed.
+void MetricsHttp::Impl::Listen() {
+  while (!stopping) {
+    server.listen_after_bind();
+    if (stopping) break;
+    Log(LogLevel::kWarning, "the metrics port has failed, listening again",
+        {{"address", address.ToString()}});
+    while (!stopping && !server.bind_to_port(address.host, address.port)) {
+      absl::SleepFor(kListenRetry);
+    }
+  }
+  ended = true;
+}
 
 void MetricsHttp::Impl::Route(const ServerState* state,
                               const MetricsExporter* exporter) {
@@ -65,6 +93,7 @@ absl::StatusOr<std::unique_ptr<MetricsHttp>> MetricsHttp::Start(
   httplib::Server& server = impl->server;
   server.new_task_queue = [] { return new httplib::ThreadPool(kHttpThreads); };
   server.set_keep_alive_max_count(1);
+  server.set_keep_alive_timeout(kSilenceSeconds);
   server.set_read_timeout(kIoTimeoutSeconds);
   server.set_write_timeout(kIoTimeoutSeconds);
   server.set_payload_max_length(kMaxRequestBytes);
@@ -83,15 +112,18 @@ absl::StatusOr<std::unique_ptr<MetricsHttp>> MetricsHttp::Start(
     return absl::UnavailableError(absl::StrCat(
         "metrics.listen ", listen.ToString(), ": cannot listen there"));
   }
-  impl->thread = std::thread([&server] { server.listen_after_bind(); });
+  impl->thread = std::thread([impl = impl.get()] { impl->Listen(); });
   return std::unique_ptr<MetricsHttp>(new MetricsHttp(std::move(impl)));
 }
 
 MetricsHttp::MetricsHttp(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 
 MetricsHttp::~MetricsHttp() {
-  // stop() is ignored before the loop has begun.
-  while (!impl_->server.is_running()) std::this_thread::yield();
+  impl_->stopping = true;
+  // stop() is ignored before the loop has begun, and may be called once.
+  while (!impl_->ended && !impl_->server.is_running()) {
+    std::this_thread::yield();
+  }
   impl_->server.stop();
   impl_->thread.join();
 }
