@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -34,6 +35,26 @@ absl::Status TooLong(absl::string_view field, size_t done, size_t all) {
                    " bytes, found more after ", done, " of ", all, " tokens"));
 }
 
+// Where in a text a token's bytes lie.
+struct Span {
+  size_t start;
+  size_t end;
+};
+
+// The next token's place in `text`, at or after `at`, where the one before it
+// ends. The tokens of a text hold its bytes in order, but for those that the
+// vocabulary has no token for: they have vanished, and are skipped here.
+Span FindToken(std::string_view text, std::string_view token, size_t at) {
+  Span span = {at, at};
+  for (size_t i = 0; i < token.size(); ++i) {
+    while (at < text.size() && text[at] != token[i]) ++at;
+    if (i == 0) span.start = at;
+    at = std::min(at + 1, text.size());
+    span.end = at;
+  }
+  return span;
+}
+
 // Fills in the tokens that stand for `ids` of `wire`, as it asks for them.
 absl::Status AddTokens(const v1::TokenizeRequest& wire,
                        const std::vector<TokenId>& ids,
@@ -42,10 +63,7 @@ absl::Status AddTokens(const v1::TokenizeRequest& wire,
   // Of a token's tag and length in the answer.
   constexpr size_t kFrameBytes = 3;
   size_t bytes = answer.ByteSizeLong();
-  // Byte-level tokens cover the text without gaps, so that an offset is the sum
-  // of the lengths before it. Only BOS stands for none of it.
-  const auto end = static_cast<int64_t>(wire.text().size());
-  int64_t offset = 0;
+  size_t offset = 0;
   for (const TokenId& id : ids) {
     v1::Token& token = *answer.add_tokens();
     token.set_id(static_cast<uint32_t>(id));
@@ -53,12 +71,14 @@ absl::Status AddTokens(const v1::TokenizeRequest& wire,
       token.set_text(DecodeText(tokenizer, absl::MakeConstSpan(&id, 1), false));
     }
     if (wire.with_offsets()) {
-      token.set_start(Narrow(offset));
-      if (!tokenizer.IsControl(id)) {
-        offset += static_cast<int64_t>(tokenizer.TokenBytes(id).size());
-        offset = std::min(offset, end);
-      }
-      token.set_end(Narrow(offset));
+      // A control token, such as BOS, stands for none of the text.
+      const Span span =
+          tokenizer.IsControl(id)
+              ? Span{offset, offset}
+              : FindToken(wire.text(), tokenizer.TokenBytes(id), offset);
+      offset = span.end;
+      token.set_start(Narrow(static_cast<int64_t>(span.start)));
+      token.set_end(Narrow(static_cast<int64_t>(span.end)));
     }
     bytes += kFrameBytes + token.ByteSizeLong();
     if (bytes > kMaxAnswerBytes) {

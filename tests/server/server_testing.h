@@ -2,6 +2,7 @@
 #define KVASIR_TESTS_SERVER_SERVER_TESTING_H_
 
 #include <atomic>
+#include <cstdint>
 #include <fstream>
 #include <functional>
 #include <map>
@@ -10,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 #include "gtest/gtest.h"
 
@@ -22,9 +24,16 @@
 
 namespace kvasir {
 
-// The tokenizer of the model TINY, without the model.
-inline std::unique_ptr<Tokenizer> MakeTinyTokenizer() {
-  const TinyVocabulary vocabulary = MakeTinyVocabulary(0);
+// The tokenizer of the model TINY, without the model, and without tokens for
+// `lost_bytes`.
+inline std::unique_ptr<Tokenizer> MakeTinyTokenizer(
+    const std::vector<uint8_t>& lost_bytes = {}) {
+  TinyVocabulary vocabulary = MakeTinyVocabulary(0);
+  for (const uint8_t byte : lost_bytes) {
+    constexpr size_t kControlTokens = 3;
+    vocabulary.tokens[kControlTokens + byte] =
+        absl::StrCat("instead-of-", static_cast<int>(byte));
+  }
   TokenizerSpec spec;
   spec.pre_tokenizer = "smollm";
   spec.tokens = vocabulary.tokens;

@@ -79,5 +79,46 @@ TEST_F(TokenizeCodecTest, TextThatIsTooLongIsRefused) {
       AllOf(StartsWith("token_ids: wanted"), HasSubstr("1048576 bytes")));
 }
 
+// SmolLM2's vocabulary lacks 21 bytes; they leave no token, and every offset
+// after one was wrong.
+TEST_F(TokenizeCodecTest, OffsetsSkipBytesWithoutAToken) {
+  tokenizer_ = MakeTinyTokenizer({0x01, 0xF1});
+  v1::TokenizeRequest request;
+  request.set_text(
+      "\x01"
+      "a\x01\x01The\xf1\x81\x80\x80!\x01");
+  request.set_with_offsets(true);
+  const absl::StatusOr<v1::TokenizeResponse> answer =
+      AnswerTokenize(request, Model());
+  ASSERT_TRUE(answer.ok()) << answer.status();
+  std::string covered;
+  int end = 0;
+  for (const v1::Token& token : answer->tokens()) {
+    EXPECT_GE(token.start(), end) << "no overlap";
+    end = token.end();
+    EXPECT_EQ(
+        request.text().substr(static_cast<size_t>(token.start()),
+                              static_cast<size_t>(token.end() - token.start())),
+        tokenizer_->TokenBytes(static_cast<TokenId>(token.id())));
+    covered += tokenizer_->TokenBytes(static_cast<TokenId>(token.id()));
+  }
+  EXPECT_EQ(covered, "aThe\x81\x80\x80!") << "two bytes are lost";
+}
+
+// Where a byte is lost, its neighbours may become one token.
+TEST_F(TokenizeCodecTest, TokenAroundALostByteCoversIt) {
+  tokenizer_ = MakeTinyTokenizer({0x01});
+  v1::TokenizeRequest request;
+  request.set_text("T\x01he!");
+  request.set_with_offsets(true);
+  const absl::StatusOr<v1::TokenizeResponse> answer =
+      AnswerTokenize(request, Model());
+  ASSERT_TRUE(answer.ok()) << answer.status();
+  ASSERT_GE(answer->tokens_size(), 2);
+  EXPECT_EQ(answer->tokens(0).start(), 0);
+  EXPECT_EQ(answer->tokens(answer->tokens_size() - 1).start(), 4);
+  EXPECT_EQ(answer->tokens(answer->tokens_size() - 1).end(), 5);
+}
+
 }  // namespace
 }  // namespace kvasir
