@@ -9,6 +9,7 @@
 #include "cache/base/clock.h"
 #include "kvasir/v1/cache_admin.pb.h"
 #include "kvasir/v1/inference.pb.h"
+#include "server/status_mapping.h"
 
 namespace kvasir {
 namespace {
@@ -64,6 +65,21 @@ void CallStats::End(std::string_view method, grpc::StatusCode code,
   if (method != kGenerate) return;
   ++stats_.generate_ends[code];
   --open_generates_;
+}
+
+void CallStats::CountRefusal(const absl::Status& why) {
+  const std::string reason = ReasonOf(why);
+  absl::MutexLock lock(&mu_);
+  Refusals& refusals = stats_.refusals;
+  if (reason == kReasonDraining) {
+    ++refusals.draining;
+  } else if (reason == kReasonQueueFull) {
+    ++refusals.queue_full;
+  } else if (reason == kReasonCacheTooSmall) {
+    ++refusals.never_fits;
+  } else if (!absl::IsUnavailable(why)) {  // as while the model loads
+    ++refusals.invalid;
+  }
 }
 
 int64_t CallStats::open_generates() const {

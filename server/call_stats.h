@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "grpcpp/support/status.h"
@@ -24,6 +25,15 @@ const std::vector<std::string>& MethodNames();
 // the server's objects that cross threads.
 class CallStats {
  public:
+  // Requests to Generate that ended before they reached the engine, which
+  // counts its own refusals likewise.
+  struct Refusals {
+    int64_t invalid = 0;
+    int64_t never_fits = 0;
+    int64_t queue_full = 0;
+    int64_t draining = 0;
+  };
+
   // Plain values.
   struct Copy {
     std::map<std::string, int64_t> started;  // by method, all of them
@@ -31,6 +41,7 @@ class CallStats {
     std::map<std::pair<std::string, grpc::StatusCode>, Histogram> durations;
     // Requests to Generate by how they ended, all codes.
     std::map<grpc::StatusCode, int64_t> generate_ends;
+    Refusals refusals;
   };
 
   CallStats();
@@ -38,6 +49,8 @@ class CallStats {
   void Start(std::string_view method) ABSL_LOCKS_EXCLUDED(mu_);
   void End(std::string_view method, grpc::StatusCode code,
            absl::Duration duration) ABSL_LOCKS_EXCLUDED(mu_);
+  // `why`: the status that the request is refused with.
+  void CountRefusal(const absl::Status& why) ABSL_LOCKS_EXCLUDED(mu_);
   Copy Read() const ABSL_LOCKS_EXCLUDED(mu_);
 
   // Generate calls that have not ended.

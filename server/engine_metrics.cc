@@ -58,7 +58,7 @@ void AddRequests(const EngineStats& stats, MetricFamilies& out) {
   out.Gauge("kvasir_requests_waiting", "Requests that wait for their turn.",
             Number(stats.requests_waiting));
   out.OpenCounter("kvasir_requests_rejected_total",
-                  "Requests that the engine refused, by reason.");
+                  "Requests that were refused, by reason.");
   out.Add({{"reason", "queue_full"}}, Number(stats.rejected_inbox_full));
   out.Add({{"reason", "never_fits"}}, Number(stats.rejected_never_fits));
   out.Add({{"reason", "draining"}}, Number(stats.rejected_draining));

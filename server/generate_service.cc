@@ -107,6 +107,7 @@ grpc::ServerUnaryReactor* AnswerWithTokenizer(UnaryCall call,
 // A checked request to generate, on its way to the engine.
 struct PendingCall {
   std::shared_ptr<GenerateReactor> reactor;
+  CallStats* stats = nullptr;
   GenerationBackend* backend = nullptr;
   v1::GenerateRequest request;
   GenerateCall call;
@@ -118,6 +119,7 @@ void TokeniseAndSubmit(PendingCall& pending) {
   absl::StatusOr<std::vector<TokenId>> prompt =
       DecodePrompt(pending.request, ModelOf(*pending.backend));
   if (!prompt.ok()) {
+    pending.stats->CountRefusal(prompt.status());
     pending.reactor->Refuse(prompt.status(), pending.call.request.id);
     return;
   }
@@ -159,6 +161,7 @@ grpc::ServerWriteReactor<grpc::ByteBuffer>* GenerateService::Generate(
   const auto start = [&]() -> absl::Status {
     auto pending = std::make_shared<PendingCall>();
     pending->reactor = reactor;
+    pending->stats = stats_;
     ASSIGN_OR_RETURN(pending->backend, state_->Accepting());
     RETURN_IF_ERROR(ParseInto(*wire, pending->request));
     // gRPC keeps a stream's request to its end. It is ours, made for this call
@@ -179,6 +182,7 @@ grpc::ServerWriteReactor<grpc::ByteBuffer>* GenerateService::Generate(
     return absl::OkStatus();
   };
   if (const absl::Status status = start(); !status.ok()) {
+    stats_->CountRefusal(status);
     reactor->Refuse(status, call.request_id);
   }
   return reactor.get();

@@ -32,6 +32,14 @@ void AddServerMetrics(const ServerState& state, const ModelInfo* info,
             state.phase() == ServerPhase::kDraining ? 1 : 0);
 }
 
+// A refusal is one, whether here or in the engine.
+void AddRefusals(const CallStats::Refusals& refusals, EngineStats& stats) {
+  stats.rejected_invalid += refusals.invalid;
+  stats.rejected_never_fits += refusals.never_fits;
+  stats.rejected_inbox_full += refusals.queue_full;
+  stats.rejected_draining += refusals.draining;
+}
+
 }  // namespace
 
 void AddCallMetrics(const CallStats::Copy& calls, const std::string& model_name,
@@ -76,10 +84,13 @@ std::vector<prometheus::MetricFamily> MetricsExporter::Collect() const {
   const GenerationBackend* backend = state_->backend();
   const ModelInfo* info = backend == nullptr ? nullptr : &backend->model();
   AddServerMetrics(*state_, info, families);
-  AddCallMetrics(calls_->Read(), info == nullptr ? "" : info->name, families);
+  const CallStats::Copy calls = calls_->Read();
+  AddCallMetrics(calls, info == nullptr ? "" : info->name, families);
   if (backend != nullptr) {
-    AddEngineMetrics(*info, backend->Stats(), Clock::Steady().Now(),
-                     absl::Now(), families);
+    EngineStats stats = backend->Stats();
+    AddRefusals(calls.refusals, stats);
+    AddEngineMetrics(*info, stats, Clock::Steady().Now(), absl::Now(),
+                     families);
   }
   AddProcessMetrics(families);
   return families.Take();

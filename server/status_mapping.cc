@@ -36,7 +36,7 @@ const char* DefaultReason(const absl::Status& status) {
     case absl::StatusCode::kResourceExhausted:
       return absl::StartsWith(status.message(), "inbox_limit")
                  ? kReasonQueueFull.data()
-                 : "CACHE_TOO_SMALL";
+                 : kReasonCacheTooSmall.data();
     case absl::StatusCode::kNotFound:
       return "NOT_FOUND";
     case absl::StatusCode::kAlreadyExists:
@@ -54,13 +54,6 @@ const char* DefaultReason(const absl::Status& status) {
     default:
       return "INTERNAL";
   }
-}
-
-std::string ReasonOf(const absl::Status& status) {
-  if (const auto reason = status.GetPayload(kReasonUrl)) {
-    return std::string(*reason);
-  }
-  return DefaultReason(status);
 }
 
 bool IsPathStart(char before) {
@@ -115,6 +108,13 @@ std::string Details(const absl::Status& status, const std::string& message,
 }
 
 }  // namespace
+
+std::string ReasonOf(const absl::Status& status) {
+  if (const auto reason = status.GetPayload(kReasonUrl)) {
+    return std::string(*reason);
+  }
+  return DefaultReason(status);
+}
 
 absl::Status WithReason(absl::Status status, std::string_view reason) {
   status.SetPayload(kReasonUrl, absl::Cord(View(reason)));

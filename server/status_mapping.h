@@ -19,10 +19,15 @@ inline constexpr std::string_view kErrorDomain = "kvasir";
 inline constexpr std::string_view kReasonLoading = "MODEL_LOADING";
 inline constexpr std::string_view kReasonDraining = "SERVER_DRAINING";
 inline constexpr std::string_view kReasonQueueFull = "QUEUE_FULL";
+inline constexpr std::string_view kReasonCacheTooSmall = "CACHE_TOO_SMALL";
 inline constexpr std::string_view kReasonSlowClient = "CLIENT_READS_TOO_SLOWLY";
 
 // `status` with the reason that ToGrpcStatus() will send. OK stays OK.
 absl::Status WithReason(absl::Status status, std::string_view reason);
+
+// The reason that ToGrpcStatus() sends with an error: WithReason()'s, else the
+// usual one of its code.
+std::string ReasonOf(const absl::Status& status);
 
 // `status` with advice to try again after `delay`.
 absl::Status WithRetry(absl::Status status, absl::Duration delay);

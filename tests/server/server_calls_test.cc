@@ -162,6 +162,33 @@ TEST_F(ServerCallsTest, RefusalsOfTheEngineReachTheClient) {
   EXPECT_EQ(trailers.count("x-request-id"), 1u);
 }
 
+// What never reaches the engine is refused all the same: the engine's counter
+// of a drain, for one, never saw a call.
+TEST_F(ServerCallsTest, RefusalsAreCountedByReason) {
+  live_.Generate(Ask("while loading"));
+  Serve();
+  v1::GenerateRequest request = Ask("x");
+  request.set_model("other");
+  live_.Generate(request);
+  request = Ask("x");
+  request.mutable_sampling()->set_n(2);
+  live_.Generate(request);
+  live_.CallWithBytes("kvasir.v1.Inference/Generate", "\xff");
+  request.mutable_token_ids()->add_ids(1u << 31);
+  request.clear_sampling();
+  live_.Generate(request);
+  live_.server().BeginDrain();
+  live_.Generate(Ask("x"));
+  const std::string metrics = Http("/metrics", 200);
+  const auto count = [&metrics](const std::string& reason) {
+    return "kvasir_requests_rejected_total{model_name=\"tiny\",reason=\"" +
+           reason + "\"} ";
+  };
+  EXPECT_THAT(metrics, HasSubstr(count("invalid") + "4\n"));
+  EXPECT_THAT(metrics, HasSubstr(count("draining") + "1\n"));
+  EXPECT_THAT(metrics, HasSubstr(count("queue_full") + "0\n"));
+}
+
 TEST_F(ServerCallsTest, RequestIdFromMetadataIsEchoed) {
   Serve();
   backend_->submit_status = absl::NotFoundError("x");
