@@ -61,8 +61,8 @@ absl::Duration SteadyDeadline(const grpc::CallbackServerContext& context,
 }
 
 ServedModel ModelOf(const GenerationBackend& backend) {
-  return {&backend.tokenizer(), &backend.model(),
-          backend.longest_token_bytes()};
+  return {&backend.tokenizer(), &backend.model(), backend.longest_token_bytes(),
+          backend.cache_limits_context()};
 }
 
 bool TakesLong(const v1::TokenizeRequest& request) {

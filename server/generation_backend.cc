@@ -1,7 +1,9 @@
 #include "server/generation_backend.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <string_view>
 #include <utility>
@@ -18,6 +20,7 @@ class EngineBackend final : public GenerationBackend {
   const Tokenizer& tokenizer() const override { return engine_->tokenizer(); }
   const ModelInfo& model() const override { return engine_->model(); }
   size_t longest_token_bytes() const override { return longest_token_bytes_; }
+  bool cache_limits_context() const override;
   absl::Status Submit(Request request,
                       std::shared_ptr<TokenSink> sink) override {
     return engine_->Submit(std::move(request), std::move(sink));
@@ -41,7 +44,21 @@ class EngineBackend final : public GenerationBackend {
  private:
   std::unique_ptr<Engine> engine_;
   const size_t longest_token_bytes_;
+  // Of the cache, which keeps its size; 0 until the engine has told.
+  mutable std::atomic<int64_t> cache_tokens_{0};
 };
+
+bool EngineBackend::cache_limits_context() const {
+  if (cache_tokens_ == 0) {
+    const EngineStats stats = engine_->Stats();
+    int64_t blocks = 0;
+    for (const TierSnapshot& tier : stats.cache.tiers) {
+      blocks += tier.blocks.total();
+    }
+    cache_tokens_ = blocks * stats.cache.block_tokens;
+  }
+  return cache_tokens_ == engine_->model().max_context;
+}
 
 }  // namespace
 

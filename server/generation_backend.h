@@ -26,6 +26,8 @@ class GenerationBackend {
   virtual const ModelInfo& model() const = 0;
   // Of all tokens of the vocabulary.
   virtual size_t longest_token_bytes() const = 0;
+  // Whether model().max_context is the size of the cache.
+  virtual bool cache_limits_context() const = 0;
   virtual absl::Status Submit(Request request,
                               std::shared_ptr<TokenSink> sink) = 0;
   virtual bool Cancel(std::string_view request_id, CancelSource source,

@@ -52,10 +52,14 @@ absl::Status CheckFitsContext(size_t least, const ServedModel& model,
                               const Found& found) {
   const auto most = static_cast<size_t>(model.info->max_context);
   if (least < most) return absl::OkStatus();
-  return Fault("prompt",
-               absl::StrCat("at most ", most - 1, " tokens (a context of ",
-                            most, " less one to generate)"),
-               found);
+  // The engine's codes and words for a prompt that it has counted.
+  const bool cache = model.cache_limits_context;
+  const std::string message =
+      absl::StrCat("prompt: wanted at most ", most - 1, " tokens (a ",
+                   cache ? "KV cache" : "context", " of ", most,
+                   " less one to generate), found ", found);
+  return cache ? absl::ResourceExhaustedError(message)
+               : absl::InvalidArgumentError(message);
 }
 
 // A text is too long whatever its tokens turn out to be: none stands for more

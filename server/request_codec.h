@@ -40,6 +40,9 @@ struct ServedModel {
   const Tokenizer* tokenizer = nullptr;
   const ModelInfo* info = nullptr;
   size_t longest_token_bytes = 1;
+  // Whether the cache's size, and not the model's or the operator's limit, is
+  // what info->max_context says.
+  bool cache_limits_context = false;
 };
 
 // A Generate call, understood: what the engine is to do, and how the client
@@ -77,6 +80,7 @@ absl::Status CheckModelName(std::string_view name, const ModelInfo& info);
 // Reads a request against the model that is to serve it; all but the prompt,
 // whose length in bytes or ids it checks. Errors: those of CheckKnownFields()
 // and CheckModelName(), INVALID_ARGUMENT for a limit or an illegal value,
+// RESOURCE_EXHAUSTED for a prompt that only a larger cache could hold,
 // NOT_FOUND for a cache version that is not there. What only the engine knows
 // (sampling ranges, the prompt's length in tokens) is left to Engine::Submit().
 absl::StatusOr<GenerateCall> DecodeSettings(const v1::GenerateRequest& wire,

@@ -31,7 +31,8 @@ class RequestCodecTest : public testing::Test {
   absl::StatusOr<GenerateCall> Decode() {
     return DecodeGenerate(
         wire_, context_,
-        {tokenizer_.get(), &info_, LongestTokenBytes(*tokenizer_)});
+        {tokenizer_.get(), &info_, LongestTokenBytes(*tokenizer_),
+         cache_limits_context_});
   }
 
   // The code, and a message that names the field, what was wanted and found.
@@ -46,6 +47,7 @@ class RequestCodecTest : public testing::Test {
 
   std::unique_ptr<Tokenizer> tokenizer_;
   ModelInfo info_;
+  bool cache_limits_context_ = false;
   CallContext context_;
   v1::GenerateRequest wire_;
 };
@@ -284,6 +286,17 @@ TEST_F(RequestCodecTest, TooManyIdsAreRefusedBeforeTheyAreRead) {
   wire_.mutable_token_ids()->add_ids(1u << 31);
   ExpectRefused(absl::StatusCode::kInvalidArgument, "prompt",
                 "at most 255 tokens", "256");
+}
+
+// A shorter text of the same fault is refused by the engine, with this code.
+TEST_F(RequestCodecTest, PromptOverTheCacheIsNoFaultOfTheRequest) {
+  cache_limits_context_ = true;
+  wire_.set_text(std::string(1 << 20, 'a'));
+  ExpectRefused(absl::StatusCode::kResourceExhausted, "prompt",
+                "a KV cache of 256", "1048576 bytes");
+  wire_.mutable_token_ids()->mutable_ids()->Resize(256, 1);
+  ExpectRefused(absl::StatusCode::kResourceExhausted, "prompt",
+                "a KV cache of 256", "found 256");
 }
 
 TEST_F(RequestCodecTest, UnknownModelAndVersion) {

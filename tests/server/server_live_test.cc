@@ -366,8 +366,14 @@ TEST_F(ServerLiveTest, AdvertisedContextIsTheAdmissionLimit) {
   EXPECT_EQ(fits.finished().reason(), v1::FINISH_REASON_CONTEXT_FULL);
   request.mutable_token_ids()->mutable_ids()->Resize(limit, 70);
   const LiveServer::Result over = live_->Generate(request);
-  EXPECT_FALSE(over.status.ok());
+  EXPECT_EQ(over.status.error_code(), grpc::RESOURCE_EXHAUSTED)
+      << "the model has room, the cache has not";
   EXPECT_THAT(over.status.error_message(), HasSubstr("found 128"));
+  EXPECT_EQ(ReasonIn(over.status), "CACHE_TOO_SMALL");
+  // However the server finds out.
+  request.set_text(std::string(10000, '\x01'));
+  EXPECT_EQ(live_->Generate(request).status.error_code(),
+            grpc::RESOURCE_EXHAUSTED);
 }
 
 TEST_F(ServerLiveTest, TokenizeGivesWhatGenerateSees) {

@@ -80,6 +80,7 @@ class FakeBackend final : public GenerationBackend {
   const Tokenizer& tokenizer() const override { return *tokenizer_; }
   const ModelInfo& model() const override { return info_; }
   size_t longest_token_bytes() const override { return longest_; }
+  bool cache_limits_context() const override { return false; }
 
   absl::Status Submit(Request request,
                       std::shared_ptr<TokenSink> sink) override {
