@@ -10,6 +10,7 @@
 
 #include "cache/base/clock.h"
 #include "cache/base/status_macros.h"
+#include "server/client_text.h"
 #include "server/model_codec.h"
 #include "server/request_codec.h"
 #include "server/request_parse.h"
@@ -37,8 +38,8 @@ absl::StatusOr<FlushWait> CheckFlush(const v1::FlushCacheRequest& request,
     case v1::FLUSH_SCOPE_ALL:
       if (request.value().empty()) break;
       return absl::InvalidArgumentError(
-          absl::StrCat("value: wanted it empty for this scope, found \"",
-                       request.value(), "\""));
+          absl::StrCat("value: wanted it empty for this scope, found ",
+                       QuoteClientText(request.value())));
     case v1::FLUSH_SCOPE_MODEL:
       RETURN_IF_ERROR(CheckModelName(request.value(), info));
       break;

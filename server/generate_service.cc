@@ -10,6 +10,7 @@
 
 #include "absl/random/random.h"
 #include "absl/status/status.h"
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 
 #include "cache/base/clock.h"
@@ -140,8 +141,10 @@ absl::StatusOr<v1::CancelGenerationResponse> AnswerCancel(
         absl::StrCat("reason: wanted at most ", kMaxCancelReasonBytes,
                      " bytes, found ", request.reason().size()));
   }
-  const std::string reason =
-      request.reason().empty() ? "no reason given" : request.reason();
+  // It goes into the status of other calls, one line of text.
+  const std::string reason = request.reason().empty()
+                                 ? "no reason given"
+                                 : absl::Utf8SafeCEscape(request.reason());
   v1::CancelGenerationResponse answer;
   for (const std::string& id : request.request_ids()) {
     if (backend.Cancel(id, CancelSource::kAdmin, reason)) {

@@ -14,6 +14,7 @@
 
 #include "cache/base/status_macros.h"
 #include "engine/model/chat_format.h"
+#include "server/client_text.h"
 #include "server/request_rules.h"
 #include "server/text.h"
 
@@ -157,9 +158,9 @@ absl::StatusOr<CacheUse> DecodeCache(const v1::CacheOptions& wire,
   const std::string& version = wire.version();
   if (!version.empty() && version != info.cache_version &&
       version != info.cache_fingerprint) {
-    return absl::NotFoundError(
-        absl::StrCat("cache.version: wanted ", info.cache_version,
-                     ", the only one there is, found \"", version, "\""));
+    return absl::NotFoundError(absl::StrCat(
+        "cache.version: wanted ", info.cache_version,
+        ", the only one there is, found ", QuoteClientText(version)));
   }
   return use;
 }
@@ -205,10 +206,9 @@ absl::StatusOr<std::string> ChooseRequestId(std::string_view in_message,
 
 absl::Status CheckModelName(std::string_view name, const ModelInfo& info) {
   if (name.empty() || name == info.name) return absl::OkStatus();
-  constexpr size_t kShown = 100;
   return absl::NotFoundError(absl::StrCat("model: wanted \"", info.name,
-                                          "\", the only one there is, found \"",
-                                          View(name.substr(0, kShown)), "\""));
+                                          "\", the only one there is, found ",
+                                          QuoteClientText(name)));
 }
 
 absl::Status CheckTextBytes(std::string_view field, size_t bytes) {

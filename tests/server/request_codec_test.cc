@@ -9,6 +9,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
+#include "server/client_text.h"
 #include "tests/server/server_testing.h"
 
 namespace kvasir {
@@ -308,6 +309,22 @@ TEST_F(RequestCodecTest, UnknownModelAndVersion) {
                 info_.cache_version, "tiny@other");
   wire_.mutable_cache()->set_version(info_.cache_fingerprint);
   EXPECT_TRUE(Decode().ok());
+}
+
+// A name that was cut inside a character made the error's details unreadable,
+// one with a line feed made two lines of one.
+TEST_F(RequestCodecTest, ForeignTextIsQuotedInErrors) {
+  std::string name = "a\n";
+  for (int i = 0; i < 100; ++i) name += "\xe2\x82\xac";
+  wire_.set_model(name);
+  std::string message(Decode().status().message());
+  EXPECT_THAT(message, HasSubstr("found \"a\\n\xe2\x82\xac"));
+  EXPECT_EQ(Utf8Prefix(message), message.size()) << message;
+  wire_.clear_model();
+  wire_.mutable_cache()->set_version(name);
+  message = std::string(Decode().status().message());
+  EXPECT_THAT(message, HasSubstr("found \"a\\n\xe2\x82\xac"));
+  EXPECT_EQ(Utf8Prefix(message), message.size()) << message;
 }
 
 TEST(ChooseRequestIdTest, MessageThenMetadataThenOurs) {

@@ -414,6 +414,9 @@ TEST_F(ServerCallsTest, CancelGenerationChecksItsLists) {
   EXPECT_EQ(cancel(request), grpc::INVALID_ARGUMENT);
   request.add_request_ids("req-a");
   EXPECT_EQ(cancel(request), grpc::OK);
+  request.set_reason("two\nlines");
+  EXPECT_EQ(cancel(request), grpc::OK);
+  EXPECT_EQ(backend_->cancel_reasons().back(), "two\\nlines");
   request.set_reason(std::string(257, 'x'));
   EXPECT_EQ(cancel(request), grpc::INVALID_ARGUMENT);
   request.clear_reason();

@@ -95,6 +95,7 @@ class FakeBackend final : public GenerationBackend {
               std::string_view reason) override {
     absl::MutexLock lock(&mu_);
     cancelled_.emplace_back(id);
+    cancel_reasons_.emplace_back(reason);
     return true;
   }
   absl::StatusOr<FlushOutcome> FlushCache() override {
@@ -126,6 +127,10 @@ class FakeBackend final : public GenerationBackend {
     absl::MutexLock lock(&mu_);
     return cancelled_;
   }
+  std::vector<std::string> cancel_reasons() const {
+    absl::MutexLock lock(&mu_);
+    return cancel_reasons_;
+  }
   void SetStats(EngineStats stats) {
     absl::MutexLock lock(&mu_);
     stats_ = std::move(stats);
@@ -147,6 +152,7 @@ class FakeBackend final : public GenerationBackend {
   std::vector<Request> requests_ ABSL_GUARDED_BY(mu_);
   std::vector<std::shared_ptr<TokenSink>> sinks_ ABSL_GUARDED_BY(mu_);
   std::vector<std::string> cancelled_ ABSL_GUARDED_BY(mu_);
+  std::vector<std::string> cancel_reasons_ ABSL_GUARDED_BY(mu_);
   EngineStats stats_ ABSL_GUARDED_BY(mu_);
 };
 
