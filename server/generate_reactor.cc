@@ -14,16 +14,18 @@
 namespace kvasir {
 
 std::shared_ptr<GenerateReactor> GenerateReactor::Make(
-    grpc::CallbackServerContext* context, CallStats* stats, Limits limits) {
+    grpc::CallbackServerContext* context, CallStats* stats, IdOwners* ids,
+    Limits limits) {
   std::shared_ptr<GenerateReactor> reactor(
-      new GenerateReactor(context, stats, limits));
+      new GenerateReactor(context, stats, ids, limits));
   reactor->self_ = reactor;
   return reactor;
 }
 
 GenerateReactor::GenerateReactor(grpc::CallbackServerContext* context,
-                                 CallStats* stats, Limits limits)
+                                 CallStats* stats, IdOwners* ids, Limits limits)
     : context_(context),
+      ids_(ids),
       limits_(limits),
       meter_(stats, "kvasir.v1.Inference/Generate") {}
 
@@ -35,8 +37,9 @@ void GenerateReactor::Submit(GenerationBackend* backend, GenerateCall call) {
     if (end_.has_value()) return;  // cancelled meanwhile
     stream_.emplace(GenerateStream::SettingsOf(call));
   }
-  const absl::Status submitted =
-      backend->Submit(std::move(call.request), shared_from_this());
+  const absl::Status submitted = ids_->Take(id, this, [&] {
+    return backend->Submit(std::move(call.request), shared_from_this());
+  });
   if (!submitted.ok()) return Refuse(submitted, id);
   bool cancelled = false;
   {
@@ -46,7 +49,13 @@ void GenerateReactor::Submit(GenerationBackend* backend, GenerateCall call) {
     // OnCancel() may have come before there was anything to cancel.
     cancelled = cancelled_;
   }
-  if (cancelled) backend->Cancel(id, CancelSource::kClient, "the call ended");
+  if (cancelled) Cancel(backend, id, "the call ended");
+}
+
+void GenerateReactor::Cancel(GenerationBackend* backend, const std::string& id,
+                             std::string_view reason) {
+  ids_->IfOwner(id, this,
+                [&] { backend->Cancel(id, CancelSource::kClient, reason); });
 }
 
 bool GenerateReactor::ended() const {
@@ -69,12 +78,16 @@ void GenerateReactor::Refuse(const absl::Status& status,
 bool GenerateReactor::Push(TokenEvent event) {
   Action action;
   bool wanted = true;
+  std::string ended_id;
   {
     absl::MutexLock lock(&mu_);
     std::vector<v1::GenerateResponse> messages =
         stream_->Take(std::move(event));
     const bool last = stream_->end().has_value();
-    if (last) backend_ = nullptr;
+    if (last) {
+      backend_ = nullptr;
+      ended_id = request_id_;
+    }
     // A call that was given up keeps the status it was given up with.
     if (!end_.has_value()) {
       for (v1::GenerateResponse& message : messages) {
@@ -94,6 +107,7 @@ bool GenerateReactor::Push(TokenEvent event) {
     }
     wanted = last || (!cancelled_ && !end_.has_value());
   }
+  if (!ended_id.empty()) ids_->Release(ended_id, this);
   Perform(std::move(action));
   return wanted;
 }
@@ -153,7 +167,7 @@ void GenerateReactor::OnCancel() {
     action = Next();
   }
   if (backend != nullptr) {
-    backend->Cancel(id, CancelSource::kClient, "the call was cancelled");
+    Cancel(backend, id, "the call was cancelled");
   }
   Perform(std::move(action));
 }

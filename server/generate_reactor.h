@@ -21,6 +21,7 @@
 #include "server/call_stats.h"
 #include "server/generate_stream.h"
 #include "server/generation_backend.h"
+#include "server/id_owners.h"
 
 namespace kvasir {
 
@@ -44,9 +45,10 @@ class GenerateReactor final
     int32_t stream_queue = 0;
   };
 
-  // `context` and `stats` outlive the call.
+  // `context`, `stats` and `ids` outlive the call.
   static std::shared_ptr<GenerateReactor> Make(
-      grpc::CallbackServerContext* context, CallStats* stats, Limits limits);
+      grpc::CallbackServerContext* context, CallStats* stats, IdOwners* ids,
+      Limits limits);
 
   // Hands the call to the engine. Its refusal ends the call. At most once, and
   // not after Refuse(). `backend` outlives the call.
@@ -76,7 +78,11 @@ class GenerateReactor final
   };
 
   GenerateReactor(grpc::CallbackServerContext* context, CallStats* stats,
-                  Limits limits);
+                  IdOwners* ids, Limits limits);
+
+  // Asks the engine to end this call's request, unless the id is another's.
+  void Cancel(GenerationBackend* backend, const std::string& id,
+              std::string_view reason) ABSL_LOCKS_EXCLUDED(mu_);
 
   void GiveUp(absl::Status status) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   Action Next() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -86,6 +92,7 @@ class GenerateReactor final
 
   // Fixed after construction.
   grpc::CallbackServerContext* const context_;
+  IdOwners* const ids_;
   const Limits limits_;
 
   // gRPC's share; reset in OnDone(), the last reaction.

@@ -159,7 +159,7 @@ absl::StatusOr<v1::CancelGenerationResponse> AnswerCancel(
 grpc::ServerWriteReactor<grpc::ByteBuffer>* GenerateService::Generate(
     grpc::CallbackServerContext* context, const grpc::ByteBuffer* wire) {
   const std::shared_ptr<GenerateReactor> reactor =
-      GenerateReactor::Make(context, stats_, limits_);
+      GenerateReactor::Make(context, stats_, &ids_, limits_);
   CallContext call;
   const auto start = [&]() -> absl::Status {
     auto pending = std::make_shared<PendingCall>();

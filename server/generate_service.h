@@ -8,6 +8,7 @@
 #include "kvasir/v1/inference.grpc.pb.h"
 #include "server/call_stats.h"
 #include "server/generate_reactor.h"
+#include "server/id_owners.h"
 #include "server/server_state.h"
 #include "server/work_pool.h"
 
@@ -67,6 +68,7 @@ class GenerateService final : public RawInferenceService {
   CallStats* const stats_;
   WorkPool* const work_;
   const GenerateReactor::Limits limits_;
+  IdOwners ids_;  // of the calls that the engine has
 };
 
 }  // namespace kvasir

@@ -223,6 +223,30 @@ TEST_F(ServerCallsTest, CancelledCallIsCancelledInTheEngine) {
   sink->Push(last);
 }
 
+// The engine frees an id before the old call hears of its end; a retry with the
+// same id was killed by the old call's cancelling.
+TEST_F(ServerCallsTest, CancelledCallSparesASuccessorOfItsId) {
+  Serve();
+  v1::GenerateRequest request = Ask("x");
+  request.set_request_id("again");
+  grpc::ClientContext old_context;
+  const auto old_call = live_.inference().Generate(&old_context, request);
+  const std::shared_ptr<TokenSink> old_sink = backend_->sink(0);
+  grpc::ClientContext context;
+  const auto call = live_.inference().Generate(&context, request);
+  const std::shared_ptr<TokenSink> sink = backend_->sink(1);
+  old_context.TryCancel();
+  EXPECT_EQ(old_call->Finish().error_code(), grpc::CANCELLED);
+  EXPECT_TRUE(Eventually([&old_sink] { return !old_sink->Push(DeltaEvent{}); }))
+      << "the server has heard of it";
+  EXPECT_EQ(old_sink->Push(FinishedEvent{}), true);
+  EXPECT_THAT(backend_->cancelled(), testing::IsEmpty());
+  // It is still its own id's owner.
+  context.TryCancel();
+  EXPECT_TRUE(Eventually([this] { return !backend_->cancelled().empty(); }));
+  sink->Push(FinishedEvent{});
+}
+
 // SRV-2: a client that does not read costs a bounded amount of memory and then
 // its call.
 TEST(SlowClientTest, QueueIsBoundedAndTheCallEndsWithAReason) {
