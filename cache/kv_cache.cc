@@ -34,9 +34,7 @@ absl::Status Check(const KvCache::Options& options) {
                              KvCache::kMaxBlockTokens));
   RETURN_IF_ERROR(
       CheckRange("index_hash_bits", options.index_hash_bits, 1, 64));
-  const int64_t max_blocks =
-      std::min<int64_t>(std::numeric_limits<BlockId::Value>::max(),
-                        KvCache::kMaxAddressBytes / layout.BlockBytes());
+  const int64_t max_blocks = KvCache::MaxBlocks(layout);
   RETURN_IF_ERROR(
       CheckRange("capacity_blocks", options.capacity_blocks, 1, max_blocks));
   if (options.address_space_blocks != 0) {
@@ -48,6 +46,11 @@ absl::Status Check(const KvCache::Options& options) {
 }
 
 }  // namespace
+
+int64_t KvCache::MaxBlocks(const KvLayout& layout) {
+  return std::min<int64_t>(std::numeric_limits<BlockId::Value>::max(),
+                           kMaxAddressBytes / layout.BlockBytes());
+}
 
 absl::StatusOr<std::unique_ptr<KvCache>> KvCache::Create(
     const Options& options, std::unique_ptr<DeviceMemory> memory,

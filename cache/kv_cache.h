@@ -61,6 +61,9 @@ class KvCache {
   static constexpr int64_t kMaxBlockTokens = 1 << 10;
   static constexpr int64_t kMaxAddressBytes = int64_t{1} << 46;
 
+  // Most blocks of a layout that addresses and ids are enough for.
+  static int64_t MaxBlocks(const KvLayout& layout);
+
   struct Options {
     KvLayout layout;
     int64_t capacity_blocks = 0;       // of the device tier

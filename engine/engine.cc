@@ -38,6 +38,12 @@ absl::StatusOr<std::unique_ptr<KvCache>> MakeCache(const EngineOptions& options,
         absl::StrCat("cache_bytes: wanted at least one block of ",
                      layout.BlockBytes(), " bytes, found ", bytes));
   }
+  const int64_t most = KvCache::MaxBlocks(layout);
+  if (blocks > most) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("cache_blocks: wanted at most ", most, " of ",
+                     layout.BlockBytes(), " bytes, found ", blocks));
+  }
   return KvCache::Create({.layout = layout,
                           .capacity_blocks = blocks,
                           .prefix_caching = options.prefix_caching,

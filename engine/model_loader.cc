@@ -7,8 +7,10 @@
 #include <string>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
@@ -21,6 +23,7 @@
 #include "engine/model/chat_format.h"
 #include "engine/model/gguf_file.h"
 #include "engine/model/model_config.h"
+#include "engine/model/utf8.h"
 #include "engine/model/weights.h"
 
 namespace kvasir {
@@ -37,6 +40,8 @@ constexpr int64_t kUnbounded = std::numeric_limits<int64_t>::max();
 // What the attention kernels take for block_tokens is a multiple of this.
 constexpr int32_t kBlockTokensStep = 8;
 
+constexpr size_t kMaxNameBytes = 256;
+
 // Leading hex digits of the fingerprint in a cache version's label.
 constexpr size_t kLabelDigits = 8;
 
@@ -52,9 +57,36 @@ absl::Status CheckRange(absl::string_view name, int64_t value, int64_t lowest,
 absl::Status CheckWord(absl::string_view name, absl::string_view value,
                        absl::string_view first, absl::string_view second) {
   if (value == first || value == second) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(name, ": wanted \"", first,
-                                                 "\" or \"", second,
-                                                 "\", found \"", value, "\""));
+  return absl::InvalidArgumentError(
+      absl::StrCat(name, ": wanted \"", first, "\" or \"", second, "\", found ",
+                   QuoteText({value.data(), value.size()})));
+}
+
+std::string NameFromPath(absl::string_view path) {
+  const size_t slash = path.rfind('/');
+  if (slash != absl::string_view::npos) path.remove_prefix(slash + 1);
+  return std::string(absl::StripSuffix(path, ".gguf"));
+}
+
+// `digest` is the model file's.
+std::string NameOf(const EngineOptions& options) {
+  return options.model_name.empty() ? NameFromPath(options.model_path)
+                                    : options.model_name;
+}
+
+// A name goes into messages, labels and logs, whose readers take neither other
+// bytes than UTF-8 nor control characters.
+absl::Status CheckName(const std::string& name) {
+  const bool printable = absl::c_none_of(name, [](char c) {
+    return absl::ascii_iscntrl(static_cast<unsigned char>(c));
+  });
+  if (printable && name.size() <= kMaxNameBytes &&
+      WellFormedBytes(name) == name.size()) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(absl::StrCat(
+      "model_name: wanted at most ", kMaxNameBytes,
+      " bytes of UTF-8 without control characters, found ", QuoteText(name)));
 }
 
 absl::StatusOr<std::unique_ptr<Backend>> MakeBackend(
@@ -84,13 +116,6 @@ absl::StatusOr<TokenSet> UsableTokens(const Tokenizer& tokenizer,
       "tokenizer.ggml.tokens: wanted a token below ", limit, ", found none"));
 }
 
-std::string NameFromPath(absl::string_view path) {
-  const size_t slash = path.rfind('/');
-  if (slash != absl::string_view::npos) path.remove_prefix(slash + 1);
-  return std::string(absl::StripSuffix(path, ".gguf"));
-}
-
-// `digest` is the model file's.
 ModelInfo Describe(const EngineOptions& options, std::string digest,
                    const LoadedModel& model) {
   const ModelConfig& config = model.transformer->config();
@@ -129,6 +154,7 @@ ModelInfo Describe(const EngineOptions& options, std::string digest,
 }  // namespace
 
 absl::Status CheckEngineOptions(const EngineOptions& options) {
+  RETURN_IF_ERROR(CheckName(NameOf(options)));
   RETURN_IF_ERROR(
       CheckRange("cache_bytes", options.cache_bytes, 0, kUnbounded));
   RETURN_IF_ERROR(

@@ -10,7 +10,7 @@
 
 #include "cache/base/clock.h"
 #include "cache/base/status_macros.h"
-#include "server/client_text.h"
+#include "engine/model/utf8.h"
 #include "server/model_codec.h"
 #include "server/request_codec.h"
 #include "server/request_parse.h"
@@ -18,9 +18,19 @@
 namespace kvasir {
 namespace {
 
+absl::Status CheckTiers(const google::protobuf::RepeatedField<int>& tiers) {
+  for (const int tier : tiers) {
+    if (tier == v1::CACHE_TIER_DEVICE) continue;
+    return absl::UnimplementedError(absl::StrCat(
+        "tiers: this server has the tier DEVICE, found number ", tier));
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<v1::GetCacheStatsResponse> AnswerStats(
     const v1::GetCacheStatsRequest& request, const GenerationBackend& backend) {
   RETURN_IF_ERROR(CheckModelName(request.model(), backend.model()));
+  RETURN_IF_ERROR(CheckTiers(request.tiers()));
   v1::GetCacheStatsResponse answer;
   *answer.mutable_stats() = EncodeCacheStats(backend.model(), backend.Stats(),
                                              request.tiers(), absl::Now());
@@ -39,7 +49,7 @@ absl::StatusOr<FlushWait> CheckFlush(const v1::FlushCacheRequest& request,
       if (request.value().empty()) break;
       return absl::InvalidArgumentError(
           absl::StrCat("value: wanted it empty for this scope, found ",
-                       QuoteClientText(request.value())));
+                       QuoteText(request.value())));
     case v1::FLUSH_SCOPE_MODEL:
       RETURN_IF_ERROR(CheckModelName(request.value(), info));
       break;
@@ -48,11 +58,7 @@ absl::StatusOr<FlushWait> CheckFlush(const v1::FlushCacheRequest& request,
           absl::StrCat("scope: this server flushes ALL or MODEL, found ",
                        v1::FlushScope_Name(request.scope())));
   }
-  for (const int tier : request.tiers()) {
-    if (tier == v1::CACHE_TIER_DEVICE) continue;
-    return absl::UnimplementedError(absl::StrCat(
-        "tiers: this server has the tier DEVICE, found number ", tier));
-  }
+  RETURN_IF_ERROR(CheckTiers(request.tiers()));
   if (!request.has_wait()) return FlushWait();
   const auto& wait = request.wait();
   if (wait.seconds() == 0 && wait.nanos() == 0) {

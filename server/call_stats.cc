@@ -77,7 +77,8 @@ void CallStats::CountRefusal(const absl::Status& why) {
     ++refusals.queue_full;
   } else if (reason == kReasonCacheTooSmall) {
     ++refusals.never_fits;
-  } else if (!absl::IsUnavailable(why)) {  // as while the model loads
+  } else if (!absl::IsUnavailable(why) && !absl::IsCancelled(why)) {
+    // Neither is the request's fault: the model loads, or the client left.
     ++refusals.invalid;
   }
 }

@@ -1,5 +1,11 @@
 #include "server/config_file.h"
 
+#include <sys/stat.h>
+
+#include <cerrno>
+#include <cstddef>
+#include <cstring>
+#include <fstream>
 #include <map>
 #include <string>
 #include <utility>
@@ -8,6 +14,7 @@
 #include "absl/strings/str_cat.h"
 
 #include "cache/base/status_macros.h"
+#include "engine/model/utf8.h"
 #include "yaml-cpp/yaml.h"
 
 namespace kvasir {
@@ -17,6 +24,9 @@ using Values = std::map<std::string, FileValue>;
 
 // Deeper nesting than any option has; guards the recursion.
 constexpr int kMaxDepth = 8;
+
+// Larger than any list of settings.
+constexpr size_t kMaxFileBytes = size_t{1} << 20;
 
 absl::Status Fault(const std::string& path, const YAML::Mark& mark,
                    const std::string& what) {
@@ -32,14 +42,18 @@ absl::Status Flatten(const std::string& path, const std::string& prefix,
     if (values.emplace(prefix, std::move(value)).second) {
       return absl::OkStatus();
     }
-    return Fault(path, node.Mark(), absl::StrCat(prefix, " comes twice"));
+    return Fault(path, node.Mark(),
+                 absl::StrCat(QuoteText(prefix), " comes twice"));
   }
   if (!node.IsMap() || depth > kMaxDepth) {
     return Fault(path, node.Mark(),
-                 absl::StrCat(prefix, prefix.empty() ? "" : ": ",
+                 absl::StrCat(prefix.empty() ? "" : QuoteText(prefix) + ": ",
                               "wanted `key: value` or a section of them"));
   }
   for (const auto& entry : node) {
+    if (!entry.first.IsScalar()) {
+      return Fault(path, entry.first.Mark(), "wanted a plain key");
+    }
     const std::string name = entry.first.Scalar();
     const std::string key =
         prefix.empty() ? name : absl::StrCat(prefix, ".", name);
@@ -48,15 +62,37 @@ absl::Status Flatten(const std::string& path, const std::string& prefix,
   return absl::OkStatus();
 }
 
+// The whole file, or nothing of /dev/null; a folder or a pipe has no settings.
+absl::StatusOr<std::string> ReadWhole(const std::string& path) {
+  struct stat info {};
+  if (stat(path.c_str(), &info) != 0) {
+    return absl::NotFoundError(
+        absl::StrCat("cannot read ", path, ": ", std::strerror(errno)));
+  }
+  if (!S_ISREG(info.st_mode) && !S_ISCHR(info.st_mode)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(path, ": wanted a YAML file, found no regular file"));
+  }
+  std::ifstream file(path, std::ios::binary);
+  std::string text(kMaxFileBytes + 1, '\0');
+  file.read(text.data(), static_cast<std::streamsize>(text.size()));
+  if (!file.is_open() || file.bad()) {
+    return absl::NotFoundError(absl::StrCat("cannot read ", path));
+  }
+  text.resize(static_cast<size_t>(file.gcount()));
+  if (text.size() <= kMaxFileBytes) return text;
+  return absl::InvalidArgumentError(absl::StrCat(
+      path, ": wanted at most ", kMaxFileBytes, " bytes, found more"));
+}
+
 }  // namespace
 
 absl::StatusOr<Values> ReadConfigFile(const std::string& path) {
+  ASSIGN_OR_RETURN(const std::string text, ReadWhole(path));
   Values values;
   // The library reports by exception; none leaves this function.
   try {
-    RETURN_IF_ERROR(Flatten(path, "", YAML::LoadFile(path), 0, values));
-  } catch (const YAML::BadFile&) {
-    return absl::NotFoundError(absl::StrCat("cannot read ", path));
+    RETURN_IF_ERROR(Flatten(path, "", YAML::Load(text), 0, values));
   } catch (const YAML::Exception& error) {
     return Fault(path, error.mark, error.msg);
   }

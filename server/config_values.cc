@@ -1,5 +1,6 @@
 #include "server/config_values.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -10,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 
 #include "cache/base/status_macros.h"
+#include "engine/model/utf8.h"
 #include "server/text.h"
 
 namespace kvasir {
@@ -37,7 +39,14 @@ constexpr double kMaxBytes = 9e15;
 
 absl::Status Wanted(std::string_view what, std::string_view found) {
   return absl::InvalidArgumentError(
-      absl::StrCat("wanted ", View(what), ", found \"", View(found), "\""));
+      absl::StrCat("wanted ", View(what), ", found ", QuoteText(found)));
+}
+
+// absl's reader also takes blanks around the number.
+bool ReadDigits(std::string_view text, int64_t* number) {
+  return !text.empty() && (absl::ascii_isdigit(text[0]) || text[0] == '-') &&
+         absl::ascii_isdigit(text.back()) &&
+         absl::SimpleAtoi(View(text), number);
 }
 
 absl::Status WantedSize(std::string_view found) {
@@ -76,8 +85,7 @@ absl::StatusOr<int64_t> ParseSize(
 absl::StatusOr<int64_t> ParseCount(std::string_view text, int64_t lowest,
                                    int64_t highest) {
   int64_t number = 0;
-  if (absl::SimpleAtoi(View(text), &number) && number >= lowest &&
-      number <= highest) {
+  if (ReadDigits(text, &number) && number >= lowest && number <= highest) {
     return number;
   }
   return Wanted(absl::StrCat("a whole number from ", lowest, " to ", highest),
@@ -120,11 +128,15 @@ absl::StatusOr<HostPort> ParseHostPort(std::string_view text) {
   if (bracketed) host = host.substr(1, host.size() - 2);
   const bool six = host.find(':') != std::string_view::npos;
   HostPort address;
-  if (host.empty() || six != bracketed ||
-      !absl::SimpleAtoi(View(text.substr(colon + 1)), &address.port) ||
-      address.port < 0 || address.port > 65535) {
+  int64_t port = 0;
+  const bool blank = std::any_of(host.begin(), host.end(), [](char c) {
+    return !absl::ascii_isgraph(static_cast<unsigned char>(c));
+  });
+  if (host.empty() || blank || six != bracketed ||
+      !ReadDigits(text.substr(colon + 1), &port) || port < 0 || port > 65535) {
     return Wanted(kWanted, text);
   }
+  address.port = static_cast<int>(port);
   address.host = std::string(host);
   return address;
 }

@@ -1,16 +1,19 @@
 #include "server/daemon.h"
 
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <csignal>
 #include <cstdint>
+#include <cstring>
 #include <memory>
 #include <string>
 #include <thread>
 #include <utility>
 
 #include "absl/status/status.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 
 #include "cache/base/clock.h"
@@ -36,8 +39,17 @@ const char* NameOf(int signal) {
   return signal == SIGINT ? "SIGINT" : "SIGTERM";
 }
 
+// gRPC tells of a listener that it has given up, for want of file descriptors,
+// by its log alone; it never listens again. Set once, woken by a flag.
+std::atomic<bool> listener_lost{false};
+std::atomic<Signals*> woken_by_loss{nullptr};
+
 // gRPC's own complaints become lines like all others.
 void LogFromGrpc(gpr_log_func_args* args) {
+  if (absl::StrContains(args->message, "Failed accept")) {
+    listener_lost = true;
+    if (Signals* const signals = woken_by_loss) signals->Wake();
+  }
   Log(args->severity == GPR_LOG_SEVERITY_ERROR ? LogLevel::kWarning
                                                : LogLevel::kDebug,
       args->message, {{"source", "grpc"}});
@@ -68,9 +80,26 @@ void LogReady(const KvasirServer& server, const GenerationBackend& backend) {
        {"context", absl::StrCat(info.max_context)}});
 }
 
+// What only the model's sizes show to be wrong the engine calls by its own
+// names; people know the options.
+std::string WithOptionNames(const absl::Status& status) {
+  std::string text(status.message());
+  for (const auto& [field, option] :
+       {std::pair{"cache_bytes: ", "--cache-size: "},
+        std::pair{"cache_blocks: ", "--cache-blocks: "}}) {
+    if (absl::StartsWith(text, field)) {
+      text = absl::StrCat(option, text.substr(std::strlen(field)));
+    }
+  }
+  return text;
+}
+
 class Daemon {
  public:
-  explicit Daemon(const ServerConfig& config) : config_(config) {}
+  explicit Daemon(const ServerConfig& config) : config_(config) {
+    woken_by_loss = &signals_;
+  }
+  ~Daemon() { woken_by_loss = nullptr; }
 
   int Run();
 
@@ -128,7 +157,7 @@ int Daemon::Load() {
   if (!engine.ok()) {
     Log(LogLevel::kError,
         absl::StrCat("cannot serve ", config_.engine.model_path, ": ",
-                     engine.status().message()));
+                     WithOptionNames(engine.status())));
     return 1;
   }
   std::unique_ptr<GenerationBackend> backend =
@@ -148,6 +177,12 @@ int Daemon::ServeUntilSignal() {
           {{"signal", NameOf(event.signal)},
            {"timeout", absl::FormatDuration(config_.drain_timeout)}});
       return 0;
+    }
+    if (listener_lost) {
+      Log(LogLevel::kError,
+          "gRPC cannot accept connections any more, ending so that whoever "
+          "watches starts anew (see the limit on open files)");
+      return 1;
     }
     if (broken_) {
       Log(LogLevel::kError, "the engine is broken, no request can survive");
@@ -189,10 +224,20 @@ int Daemon::Drain() {
   return 0;
 }
 
+// Each connection takes a descriptor; the soft limit is for programs that use
+// select(), which nothing here does.
+void RaiseFileLimit() {
+  rlimit limit;
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  limit.rlim_cur = limit.rlim_max;
+  (void)setrlimit(RLIMIT_NOFILE, &limit);
+}
+
 }  // namespace
 
 int RunDaemon(const ServerConfig& config) {
   SetLogging(config.log_format, config.log_level);
+  RaiseFileLimit();
   gpr_set_log_function(&LogFromGrpc);
   return Daemon(config).Run();
 }

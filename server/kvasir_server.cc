@@ -43,6 +43,12 @@ constexpr size_t kMaxTokenizeTasks = 64;
 
 void Configure(const ServerConfig& config, grpc::ServerBuilder& builder) {
   builder.SetMaxReceiveMessageSize(static_cast<int>(config.max_message_bytes));
+  // A compressed message is unpacked before its size is looked at, so that a
+  // small one could take any amount of memory.
+  for (const grpc_compression_algorithm packed :
+       {GRPC_COMPRESS_DEFLATE, GRPC_COMPRESS_GZIP}) {
+    builder.SetCompressionAlgorithmSupportStatus(packed, false);
+  }
   builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, kKeepaliveMs);
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS,

@@ -9,6 +9,7 @@
 #include "absl/time/clock.h"
 #include "nlohmann/json.hpp"
 
+#include "engine/model/utf8.h"
 #include "server/text.h"
 
 namespace kvasir {
@@ -74,7 +75,12 @@ std::string FormatLogLine(LogFormat format, absl::Time time, LogLevel level,
       absl::StrAppend(&line, field.second);
     }
   }
-  return line;
+  // Foreign bytes, such as a file's name, must not make the log unreadable.
+  if (WellFormedBytes(line) == line.size()) return line;
+  const Utf8Text text = ReplaceIllFormed(line);
+  return text.held.empty()
+             ? text.text
+             : absl::StrCat(text.text, View(kReplacementCharacter));
 }
 
 void SetLogging(LogFormat format, LogLevel lowest) {

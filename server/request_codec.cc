@@ -14,7 +14,7 @@
 
 #include "cache/base/status_macros.h"
 #include "engine/model/chat_format.h"
-#include "server/client_text.h"
+#include "engine/model/utf8.h"
 #include "server/request_rules.h"
 #include "server/text.h"
 
@@ -158,9 +158,9 @@ absl::StatusOr<CacheUse> DecodeCache(const v1::CacheOptions& wire,
   const std::string& version = wire.version();
   if (!version.empty() && version != info.cache_version &&
       version != info.cache_fingerprint) {
-    return absl::NotFoundError(absl::StrCat(
-        "cache.version: wanted ", info.cache_version,
-        ", the only one there is, found ", QuoteClientText(version)));
+    return absl::NotFoundError(
+        absl::StrCat("cache.version: wanted ", info.cache_version,
+                     ", the only one there is, found ", QuoteText(version)));
   }
   return use;
 }
@@ -208,7 +208,7 @@ absl::Status CheckModelName(std::string_view name, const ModelInfo& info) {
   if (name.empty() || name == info.name) return absl::OkStatus();
   return absl::NotFoundError(absl::StrCat("model: wanted \"", info.name,
                                           "\", the only one there is, found ",
-                                          QuoteClientText(name)));
+                                          QuoteText(name)));
 }
 
 absl::Status CheckTextBytes(std::string_view field, size_t bytes) {
@@ -225,7 +225,8 @@ absl::StatusOr<absl::Duration> DecodePositiveDuration(
   if (wire.seconds() > kMaxSeconds || wire.nanos() >= kNanos ||
       wire.seconds() < 0 || wire.nanos() < 0 ||
       (wire.seconds() == 0 && wire.nanos() == 0)) {
-    return Fault(field, "a time above 0",
+    return Fault(field,
+                 absl::StrCat("a time above 0 and at most ", kMaxSeconds, " s"),
                  absl::StrCat(wire.seconds(), " s and ", wire.nanos(), " ns"));
   }
   return absl::Seconds(wire.seconds()) + absl::Nanoseconds(wire.nanos());

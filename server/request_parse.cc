@@ -11,7 +11,10 @@ namespace kvasir {
 absl::Status ParseInto(const grpc::ByteBuffer& wire,
                        google::protobuf::Message& request) {
   const google::protobuf::Descriptor& type = *request.GetDescriptor();
-  if (!wire.Valid()) return NotAMessage(type);
+  // gRPC hands over a call that was cancelled before its message came, too.
+  if (!wire.Valid()) {
+    return absl::CancelledError("the call ended before its message came");
+  }
   grpc::ByteBuffer bytes(wire);  // shares them
   {
     grpc::ProtoBufferReader reader(&bytes);

@@ -8,7 +8,7 @@
 #include "google/protobuf/io/coded_stream.h"
 
 #include "cache/base/status_macros.h"
-#include "server/client_text.h"
+#include "engine/model/utf8.h"
 
 namespace kvasir {
 namespace {
@@ -121,7 +121,7 @@ absl::Status Scanner::Part(const FieldDescriptor& field, const Place& place) {
   }
   if (message) return Inner(field, length, place);
   if (!in_.ReadString(&text_, length)) return NotAMessage(type_);
-  const size_t good = Utf8Prefix(text_);
+  const size_t good = WellFormedBytes(text_);
   if (good == text_.size()) return absl::OkStatus();
   return absl::InvalidArgumentError(
       absl::StrCat(place.Path(), ": wanted UTF-8, as in every string of a ",

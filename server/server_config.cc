@@ -22,8 +22,10 @@
 
 #include "CLI/CLI.hpp"
 #include "cache/base/status_macros.h"
+#include "engine/model/utf8.h"
 #include "server/config_file.h"
 #include "server/config_values.h"
+#include "server/text.h"
 
 namespace kvasir {
 namespace {
@@ -99,9 +101,15 @@ absl::Status SetModelName(Target target, const std::string& text) {
 absl::Status SetCacheSize(Target target, const std::string& text) {
   ASSIGN_OR_RETURN(target.config.engine.cache_bytes,
                    ParseSize(text, target.sources.memory_limit));
+  const absl::StatusOr<int64_t> limit = target.sources.memory_limit();
+  if (limit.ok() && target.config.engine.cache_bytes > *limit) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("wanted at most the memory limit of ", FormatBytes(*limit),
+                     ", found ", QuoteText(text)));
+  }
   if (target.config.engine.cache_bytes > 0) return absl::OkStatus();
   return absl::InvalidArgumentError(
-      absl::StrCat("wanted more than nothing, found \"", text, "\""));
+      absl::StrCat("wanted more than nothing, found ", QuoteText(text)));
 }
 
 absl::Status SetPrefixCaching(Target target, const std::string& text) {
@@ -112,7 +120,7 @@ absl::Status SetPrefixCaching(Target target, const std::string& text) {
 absl::Status SetSimd(Target target, const std::string& text) {
   if (text != "auto" && text != "scalar") {
     return absl::InvalidArgumentError(
-        absl::StrCat("wanted auto or scalar, found \"", text, "\""));
+        absl::StrCat("wanted auto or scalar, found ", QuoteText(text)));
   }
   target.config.engine.force_scalar = text == "scalar";
   return absl::OkStatus();
@@ -126,7 +134,7 @@ absl::Status SetMaxMessage(Target target, const std::string& text) {
     return absl::OkStatus();
   }
   return absl::InvalidArgumentError(
-      absl::StrCat("wanted 1KiB to 1GiB, found \"", text, "\""));
+      absl::StrCat("wanted 1KiB to 1GiB, found ", QuoteText(text)));
 }
 
 absl::Status SetStreamQueue(Target target, const std::string& text) {
@@ -138,7 +146,7 @@ absl::Status SetStreamQueue(Target target, const std::string& text) {
 absl::Status SetLogFormat(Target target, const std::string& text) {
   if (text != "text" && text != "json") {
     return absl::InvalidArgumentError(
-        absl::StrCat("wanted text or json, found \"", text, "\""));
+        absl::StrCat("wanted text or json, found ", QuoteText(text)));
   }
   target.config.log_format =
       text == "json" ? LogFormat::kJson : LogFormat::kText;
@@ -157,7 +165,7 @@ absl::Status SetLogLevel(Target target, const std::string& text) {
     return absl::OkStatus();
   }
   return absl::InvalidArgumentError(absl::StrCat(
-      "wanted debug, info, warning or error, found \"", text, "\""));
+      "wanted debug, info, warning or error, found ", QuoteText(text)));
 }
 
 #if KVASIR_TEST_HOOKS
@@ -356,8 +364,8 @@ absl::StatusOr<FileSettings> ReadFileSettings(const ConfigSources& sources,
         std::begin(kOptions), std::end(kOptions),
         [&key = key](const Option& option) { return option.key == key; });
     if (!known) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(settings.path, ":", value.line, ": unknown key ", key));
+      return absl::InvalidArgumentError(absl::StrCat(
+          settings.path, ":", value.line, ": unknown key ", QuoteText(key)));
     }
   }
   return settings;

@@ -22,6 +22,7 @@ Signals::Signals() {
   signal(SIGPIPE, SIG_IGN);
   sigset_t set;
   sigemptyset(&set);
+  sigaddset(&set, SIGHUP);
   sigaddset(&set, SIGINT);
   sigaddset(&set, SIGTERM);
   KV_CHECK(pthread_sigmask(SIG_BLOCK, &set, nullptr) == 0);

@@ -24,8 +24,9 @@ constexpr size_t kFirstOrdered = 256;
 absl::Status CheckRange(const char* field, float value, bool ok,
                         const char* range) {
   if (ok && std::isfinite(value)) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat("sampling.", field, ": wanted ", range, ", found ", value));
+  return absl::InvalidArgumentError(absl::StrCat("sampling.", field,
+                                                 ": wanted a finite number, ",
+                                                 range, ", found ", value));
 }
 
 // Orders ids by falling logit, ties by rising id.

@@ -72,6 +72,16 @@ Utf8Text ReplaceIllFormed(std::string_view bytes) {
   return out;
 }
 
+size_t WellFormedBytes(std::string_view text) {
+  size_t at = 0;
+  while (at < text.size()) {
+    const Utf8Start start = ReadUtf8(text.substr(at));
+    if (start.kind != Utf8Start::Kind::kCharacter) break;
+    at += static_cast<size_t>(start.bytes);
+  }
+  return at;
+}
+
 std::string QuoteText(std::string_view text) {
   const bool is_cut = text.size() > kMaxQuotedBytes;
   const Utf8Text shown = ReplaceIllFormed(text.substr(0, kMaxQuotedBytes));

@@ -27,6 +27,9 @@ struct Utf8Start {
 // the whole gives.
 Utf8Start ReadUtf8(std::string_view text);
 
+// How many bytes at the start of `text` are well-formed; its size if all are.
+size_t WellFormedBytes(std::string_view text);
+
 // U+FFFD, the mark for bytes that are no character.
 inline constexpr std::string_view kReplacementCharacter = "\xEF\xBF\xBD";
 

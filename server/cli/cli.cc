@@ -61,7 +61,13 @@ int RunCli(const std::vector<std::string>& arguments) {
   try {
     app.parse(std::vector<std::string>(arguments.rbegin(), arguments.rend()));
   } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? kExitOk : kExitUsage;
+    // Help and version come this way, too.
+    if (error.get_exit_code() == 0) {
+      app.exit(error);
+      return CloseStdout() ? kExitOk : kExitOutput;
+    }
+    Complain(std::string(error.what()) + " (see kvasir --help)");
+    return kExitUsage;
   }
   globals.json = output == "json";
   if (!timeout.empty()) {

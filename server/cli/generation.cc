@@ -1,15 +1,16 @@
 #include "server/cli/generation.h"
 
+#include <cerrno>
 #include <cstdio>
-#include <fstream>
-#include <iostream>
-#include <iterator>
+#include <cstring>
 #include <memory>
 #include <string>
 #include <string_view>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/ascii.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 
@@ -30,7 +31,16 @@ void GenerationOptions::AddTo(CLI::App& command) {
   command.add_option("--top-p", top_p, "Draw among this share of probability");
   command.add_option("--min-p", min_p,
                      "Draw among those this share as likely as the likeliest");
-  command.add_option("--seed", seed, "Makes the draws repeatable");
+  // CLI11 would wrap a negative number round.
+  command.add_option("--seed", seed, "Makes the draws repeatable")
+      ->check([](const std::string& text) -> std::string {
+        uint64_t value = 0;
+        const bool digits = absl::c_all_of(
+            text, [](unsigned char c) { return absl::ascii_isdigit(c); });
+        return digits && absl::SimpleAtoi(text, &value)
+                   ? ""
+                   : "wanted a number from 0 to 2^64 - 1, found " + text;
+      });
   command.add_flag("--ignore-eos", ignore_eos, "Go on past the end token");
   command.add_flag("--no-cache", no_cache,
                    "Neither use nor fill the prefix cache");
@@ -116,36 +126,53 @@ std::string DescribeGeneration(const v1::Finished& finished) {
   return line;
 }
 
-std::optional<std::string> ReadFile(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::string text{std::istreambuf_iterator<char>(file),
-                   std::istreambuf_iterator<char>()};
-  if (!file.is_open() || file.bad()) {
-    Complain("cannot read " + path);
+namespace {
+
+// All of an input, up to what a call can carry.
+std::optional<std::string> ReadAll(const std::string& name, std::FILE* file) {
+  std::string text;
+  char part[1 << 16];
+  size_t size = 0;
+  while (text.size() <= kMaxInputBytes &&
+         (size = std::fread(part, 1, sizeof(part), file)) > 0) {
+    text.append(part, size);
+  }
+  if (std::ferror(file) != 0) {
+    Complain(absl::StrCat("cannot read ", name, ": ", std::strerror(errno)));
     return std::nullopt;
   }
-  if (!CheckText(path, text)) return std::nullopt;
+  if (text.size() > kMaxInputBytes) {
+    Complain(absl::StrCat(name, ": wanted at most ", kMaxInputBytes,
+                          " bytes, found more"));
+    return std::nullopt;
+  }
+  if (!CheckText(name, text)) return std::nullopt;
   return text;
 }
 
-std::optional<std::string> ReadStdin() {
-  std::string text{std::istreambuf_iterator<char>(std::cin),
-                   std::istreambuf_iterator<char>()};
-  if (!CheckText("stdin", text)) return std::nullopt;
+}  // namespace
+
+std::optional<std::string> ReadFile(const std::string& path) {
+  std::FILE* const file = std::fopen(path.c_str(), "rb");
+  if (file == nullptr) {
+    Complain(absl::StrCat("cannot read ", path, ": ", std::strerror(errno)));
+    return std::nullopt;
+  }
+  std::optional<std::string> text = ReadAll(path, file);
+  std::fclose(file);
   return text;
 }
+
+std::optional<std::string> ReadStdin() { return ReadAll("stdin", stdin); }
 
 bool CheckText(const std::string& what, const std::string& text) {
-  for (size_t at = 0; at < text.size();) {
-    const Utf8Start start = ReadUtf8(std::string_view(text).substr(at));
-    if (start.kind != Utf8Start::Kind::kCharacter) {
-      Complain(absl::StrCat(
-          what, ": wanted UTF-8, found the byte 0x",
-          absl::Hex(static_cast<unsigned char>(text[at]), absl::kZeroPad2),
-          " at offset ", at));
-      return false;
-    }
-    at += static_cast<size_t>(start.bytes);
+  const size_t good = WellFormedBytes(text);
+  if (good < text.size()) {
+    Complain(absl::StrCat(
+        what, ": wanted UTF-8, found the byte 0x",
+        absl::Hex(static_cast<unsigned char>(text[good]), absl::kZeroPad2),
+        " at offset ", good));
+    return false;
   }
   return true;
 }

@@ -1,6 +1,7 @@
 #ifndef KVASIR_SERVER_CLI_GENERATION_H_
 #define KVASIR_SERVER_CLI_GENERATION_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -59,6 +60,9 @@ std::string ReasonName(v1::FinishReason reason);
 // Whether `text` is UTF-8, which is all that a call can carry; if not, with a
 // complaint that names it as `what`.
 bool CheckText(const std::string& what, const std::string& text);
+
+// What a prompt may be at most: the server's own limit of a message.
+inline constexpr size_t kMaxInputBytes = size_t{64} << 20;
 
 // The text of a file or of stdin, or an empty optional and a complaint.
 std::optional<std::string> ReadFile(const std::string& path);

@@ -9,7 +9,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-#include "server/client_text.h"
+#include "engine/model/utf8.h"
 #include "tests/server/server_testing.h"
 
 namespace kvasir {
@@ -319,12 +319,12 @@ TEST_F(RequestCodecTest, ForeignTextIsQuotedInErrors) {
   wire_.set_model(name);
   std::string message(Decode().status().message());
   EXPECT_THAT(message, HasSubstr("found \"a\\n\xe2\x82\xac"));
-  EXPECT_EQ(Utf8Prefix(message), message.size()) << message;
+  EXPECT_EQ(WellFormedBytes(message), message.size()) << message;
   wire_.clear_model();
   wire_.mutable_cache()->set_version(name);
   message = std::string(Decode().status().message());
   EXPECT_THAT(message, HasSubstr("found \"a\\n\xe2\x82\xac"));
-  EXPECT_EQ(Utf8Prefix(message), message.size()) << message;
+  EXPECT_EQ(WellFormedBytes(message), message.size()) << message;
 }
 
 TEST(ChooseRequestIdTest, MessageThenMetadataThenOurs) {

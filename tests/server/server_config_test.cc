@@ -1,6 +1,9 @@
 #include "server/server_config.h"
 
+#include <sys/stat.h>
+
 #include <algorithm>
+#include <fstream>
 #include <map>
 #include <optional>
 #include <string>
@@ -11,6 +14,7 @@
 
 #include "server/config_file.h"
 #include "tests/server/server_testing.h"
+#include "tests/support/temp_path.h"
 
 namespace kvasir {
 namespace {
@@ -28,7 +32,7 @@ class ServerConfigTest : public testing::Test {
       if (it == environment_.end()) return std::nullopt;
       return it->second;
     };
-    sources_.memory_limit = [] { return int64_t{1000}; };
+    sources_.memory_limit = [] { return int64_t{1000} << 30; };
   }
 
   absl::StatusOr<ParsedConfig> Parse(std::vector<std::string> arguments) {
@@ -174,7 +178,7 @@ TEST_F(ServerConfigTest, PrintConfigShowsValuesAndOrigins) {
       Parse({"--print-config", "--cache-size=60%"});
   ASSERT_TRUE(parsed.ok()) << "no model is needed to look: " << parsed.status();
   EXPECT_EQ(parsed->action, ParsedConfig::Action::kPrintConfig);
-  EXPECT_EQ(parsed->config.engine.cache_bytes, 600);
+  EXPECT_EQ(parsed->config.engine.cache_bytes, int64_t{600} << 30);
   const std::string text = FormatConfig(parsed->values);
   EXPECT_THAT(text, HasSubstr("cache.size"));
   EXPECT_THAT(text, testing::ContainsRegex("60% +flag --cache-size"));
@@ -241,6 +245,33 @@ TEST_F(ServerConfigTest, ANameWithThePathCountsAsMuchAsThePath) {
   EXPECT_EQ(Parse({})->config.engine.model_name, "environment");
   environment_.erase("KVASIR_MODEL_NAME");
   EXPECT_EQ(Parse({})->config.engine.model_name, "path");
+}
+
+// What comes from outside is shown on one line, whatever is in it, and what is
+// no file of settings does not hang or kill the start.
+TEST_F(ServerConfigTest, OddInputIsRefusedOnOneLine) {
+  const std::string folder = testing::TempDir();
+  ExpectError({"--config", folder}, {folder, "no regular file"});
+  const std::string pipe = TempPath("settings.fifo");
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  ExpectError({"--config", pipe}, {pipe, "no regular file"});
+  ExpectError({"--config", folder + "/none"}, {"none", "No such file"});
+  ExpectError({"--config", "/dev/zero"}, {"at most 1048576 bytes"});
+  ExpectError({"--model=m", "--log-level=a\nb"}, {"\"a\\nb\""});
+  ExpectError({"--model=m", "--listen=127.0.0.1:80\n"}, {"--listen", "\\n"});
+  ExpectError({"--model=m", "--threads= 2"}, {"--threads"});
+  for (const char* name : {"a\nb", "\xff\xfe"}) {
+    ExpectError({"--model=m", std::string("--model-name=") + name},
+                {"--model-name: wanted", "UTF-8"});
+    ExpectError({std::string("--model=/x/") + name + ".gguf"}, {"--model: "});
+  }
+  ExpectError({"--model=m", "--cache-size=1001GiB"},
+              {"--cache-size: wanted at most the memory limit of 0.98 TiB"});
+  const std::string file = TempPath("odd.yaml");
+  std::ofstream(file) << "? [a]\n: b\n";
+  ExpectError({"--config", file}, {"odd.yaml:1", "a plain key"});
+  std::ofstream(file) << "\"cache\\nx\": 1\n";
+  ExpectError({"--config", file}, {"unknown key \"cache\\nx\""});
 }
 
 }  // namespace

@@ -57,6 +57,19 @@ TEST(Utf8, FormsThatOnlyLookLikeUtf8AreIllFormed) {
 
 // The examples of the Unicode standard, tables 3-8 to 3-11: clients compare
 // with libraries that follow them.
+TEST(Utf8, WellFormedBytesEndBeforeTheFirstFault) {
+  // Protobuf refuses a whole message for one such byte.
+  for (const std::string& good :
+       {std::string(""), std::string("a\0b", 3), std::string("caf\xc3\xa9"),
+        std::string("\xf0\x90\x80\x80\xf4\x8f\xbf\xbf")}) {
+    EXPECT_EQ(WellFormedBytes(good), good.size()) << good;
+  }
+  for (const char* bad : {"\xe9", "\x80", "\xc0\x80", "\xed\xa0\x80", "\xff",
+                          "\xf0\x9f\x98", "\xe2\x82x"}) {
+    EXPECT_EQ(WellFormedBytes(std::string("ab\xc3\xa9") + bad), 4u);
+  }
+}
+
 TEST(Utf8, ReplacesMaximalSubparts) {
   const std::string r(kReplacementCharacter);
   auto times = [&](int n) {

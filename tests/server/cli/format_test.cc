@@ -149,6 +149,23 @@ TEST(RunCliTest, TextThatIsNotUtf8IsRefusedBeforeTheCall) {
   EXPECT_TRUE(CheckText("stdin", "ab\xc3\xa9"));
 }
 
+TEST(RunCliTest, InputThatIsNoTextIsRefusedOnOneLine) {
+  const auto said = [](const std::vector<std::string>& arguments) {
+    testing::internal::CaptureStderr();
+    EXPECT_EQ(RunCli(arguments), kExitUsage);
+    return testing::internal::GetCapturedStderr();
+  };
+  EXPECT_EQ(said({"generate", "-p", "x", "--system-file", "/tmp"}),
+            "kvasir: cannot read /tmp: Is a directory\n");
+  EXPECT_EQ(said({"generate", "-p", "x", "--system-file", "/dev/zero"}),
+            "kvasir: /dev/zero: wanted at most 67108864 bytes, found more\n");
+  for (const char* seed : {"-1", "18446744073709551616", "1.5"}) {
+    EXPECT_NE(said({"generate", "-p", "x", "--seed", seed}).find("2^64 - 1"),
+              std::string::npos);
+  }
+  EXPECT_EQ(said({"bogus"}).find("kvasir: "), 0u);
+}
+
 TEST(RunCliTest, LostOutputIsNoSuccess) {
   testing::FLAGS_gtest_death_test_style = "threadsafe";
   EXPECT_EXIT(
