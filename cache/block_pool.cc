@@ -87,22 +87,54 @@ void BlockPool::Grow(int64_t block_count) {
     free_.Insert(BlockId(static_cast<BlockId::Value>(id)));
   }
   total_.blocks.free += block_count - old_count;
+  SetLimit(block_count);
 }
 
-void BlockPool::Leave(BlockId block) {
-  KV_CHECK(state(block) == BlockState::kFree)
-      << "block " << block << " is " << BlockStateName(state(block));
-  free_.Erase(block);
-  Move(block, BlockState::kLeaving);
-}
-
-int64_t BlockPool::Trim() {
-  while (!blocks_.empty() && blocks_.back().state == BlockState::kLeaving) {
-    blocks_.pop_back();
-    --total_.blocks.leaving;
+void BlockPool::SetLimit(int64_t limit) {
+  KV_CHECK(limit >= 0 && limit <= block_count())
+      << "limit " << limit << " of " << block_count() << " blocks";
+  for (int64_t i = limit; i < limit_; ++i) {
+    const BlockId id(static_cast<BlockId::Value>(i));
+    if (blocks_[i].state != BlockState::kFree) continue;
+    free_.Erase(id);
+    Move(id, BlockState::kLeaving);
   }
+  for (int64_t i = limit_; i < limit; ++i) {
+    const BlockId id(static_cast<BlockId::Value>(i));
+    if (blocks_[i].state != BlockState::kLeaving) continue;
+    Move(id, BlockState::kFree);
+    free_.Insert(id);
+  }
+  limit_ = limit;
+}
+
+bool BlockPool::TrimLast() {
+  if (blocks_.empty() || blocks_.back().state != BlockState::kLeaving) {
+    return false;
+  }
+  blocks_.pop_back();
+  --total_.blocks.leaving;
   free_.Resize(block_count());
-  return block_count();
+  return true;
+}
+
+BlockId BlockPool::Relocate(BlockId from) {
+  KV_CHECK(state(from) == BlockState::kPinned ||
+           state(from) == BlockState::kCached)
+      << "block " << from << " is " << BlockStateName(state(from));
+  const BlockId to = free_.First();
+  free_.Erase(to);
+  --total_.blocks.free;
+  At(to) = At(from);
+  // The totals count what moved once, and it still belongs to its owner.
+  At(from) = Block();
+  ++total_.blocks.free;
+  free_.Insert(from);
+  if (from.value() >= limit_) {
+    free_.Erase(from);
+    Move(from, BlockState::kLeaving);
+  }
+  return to;
 }
 
 BlockRef BlockPool::Grant(VersionId owner) {
@@ -153,9 +185,7 @@ void BlockPool::Forget(BlockId id) {
   Block& block = At(id);
   KV_CHECK(block.kept) << "block " << id << " is not kept";
   block.kept = false;
-  if (block.state != BlockState::kCached) return;
-  Move(id, BlockState::kFree);
-  free_.Insert(id);
+  if (block.state == BlockState::kCached) Empty(id);
 }
 
 BlockTally BlockPool::tally(VersionId owner) const {
@@ -202,8 +232,13 @@ void BlockPool::Unpin(BlockId id) {
   if (--block.pins > 0) return;
   if (block.kept) {
     Move(id, BlockState::kCached);
-    return;
+  } else {
+    Empty(id);
   }
+}
+
+void BlockPool::Empty(BlockId id) {
+  if (id.value() >= limit_) return Move(id, BlockState::kLeaving);
   Move(id, BlockState::kFree);
   free_.Insert(id);
 }
@@ -226,7 +261,10 @@ std::vector<std::string> BlockPool::Violations() const {
     const bool pinned = block.state == BlockState::kReserved ||
                         block.state == BlockState::kPinned;
     const bool full = block.tokens == block_tokens_;
+    const bool beyond = i >= limit_;
     if (free_.Contains(id) != (block.state == BlockState::kFree) ||
+        (beyond && block.state == BlockState::kFree) ||
+        (!beyond && block.state == BlockState::kLeaving) ||
         pinned != (block.pins > 0) || (!owned && block.tokens != 0) ||
         ((block.kept || block.pins > 1) && !full) ||
         ((block.state == BlockState::kCached) && !block.kept) ||

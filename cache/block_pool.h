@@ -20,7 +20,7 @@ enum class BlockState : uint8_t {
   kReserved,  // granted, no token yet
   kPinned,    // holds tokens and at least one BlockRef
   kCached,    // full, kept, and nobody holds it
-  kLeaving,   // holds nothing and is never granted again
+  kLeaving,   // holds nothing, beyond the limit
 };
 
 // The metric label of a state.
@@ -52,6 +52,7 @@ class [[nodiscard]] BlockRef {
 
  private:
   friend class BlockPool;
+  friend class BlockTable;  // follows a relocation
   BlockRef(BlockPool* pool, BlockId block) : pool_(pool), block_(block) {}
 
   BlockPool* pool_ = nullptr;
@@ -62,13 +63,16 @@ class [[nodiscard]] BlockRef {
 // what the tokens are.
 //
 //   free     -> reserved  Grant()
-//   free     -> leaving   Leave()
 //   reserved -> pinned    Fill()
 //   reserved -> free      its BlockRef goes
 //   pinned   -> cached    its last BlockRef goes, and it was kept
 //   pinned   -> free      its last BlockRef goes, and it was not
 //   cached   -> pinned    Pin()
 //   cached   -> free      Forget()
+//
+// Blocks from limit() on are on their way out: where one of them would be free
+// it is leaving, and SetLimit() turns the one into the other. Relocate() swaps
+// a pinned or cached block with a free one.
 //
 // The lowest free id is granted first. Counts are kept up to date by every
 // move, so that reading them costs nothing. Engine thread only.
@@ -80,14 +84,19 @@ class BlockPool {
   BlockPool(const BlockPool&) = delete;
   BlockPool& operator=(const BlockPool&) = delete;
 
-  // Adds free blocks behind the last one until there are `block_count`.
+  // Adds blocks behind the last one until there are `block_count`, the limit.
   void Grow(int64_t block_count);
 
-  // Takes a free block out of use for good.
-  void Leave(BlockId block);
+  // At most `block_count` blocks are to be left, those with the lowest ids.
+  void SetLimit(int64_t limit);
 
-  // Cuts off the leaving blocks at the end; returns how many blocks are left.
-  int64_t Trim();
+  // Cuts off the last block if it is leaving. False if it is not.
+  bool TrimLast();
+
+  // Gives a pinned or cached block the lowest free id, with all that the pool
+  // knows of it; `from` becomes free or leaving. There must be a free block.
+  // Whoever keeps the old id has to learn the new one: see BlockTable.
+  BlockId Relocate(BlockId from);
 
   // The lowest free block, reserved for `owner`. There must be a free one.
   BlockRef Grant(VersionId owner);
@@ -115,6 +124,7 @@ class BlockPool {
 
   int32_t block_tokens() const { return block_tokens_; }
   int64_t block_count() const { return static_cast<int64_t>(blocks_.size()); }
+  int64_t limit() const { return limit_; }
   const BlockTally& tally() const { return total_; }
   // Free and leaving blocks belong to no version and are zero in it.
   BlockTally tally(VersionId owner) const;
@@ -137,9 +147,11 @@ class BlockPool {
   BlockTally& TallyOf(VersionId owner);
   void Move(BlockId id, BlockState to);
   void Unpin(BlockId id);
+  void Empty(BlockId id);
 
   const int32_t block_tokens_;
   std::vector<Block> blocks_;
+  int64_t limit_ = 0;  // at most block_count()
   BlockIdSet free_;
   BlockTally total_;
   std::vector<BlockTally> by_owner_;  // by VersionId

@@ -19,6 +19,13 @@ void BlockTable::Replace(int64_t index, BlockRef block) {
   refs_[index] = std::move(block);
 }
 
+void BlockTable::Renumber(int64_t index, BlockId to) {
+  KV_CHECK(index >= 0 && index < size())
+      << "index " << index << " of " << size();
+  refs_[index].block_ = to;
+  ids_[index] = to;
+}
+
 void BlockTable::Truncate(int64_t block_count) {
   KV_CHECK(block_count >= 0 && block_count <= size())
       << block_count << " of " << size();

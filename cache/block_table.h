@@ -22,6 +22,9 @@ class BlockTable {
   // Puts `block` in the place of the one at `index`, whose pin goes.
   void Replace(int64_t index, BlockRef block);
 
+  // The block at `index` was relocated to `to`.
+  void Renumber(int64_t index, BlockId to);
+
   // Drops the pins from the end until `block_count` are left.
   void Truncate(int64_t block_count);
 

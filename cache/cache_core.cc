@@ -4,6 +4,8 @@
 #include <iterator>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
+
 #include "cache/base/check.h"
 #include "cache/base/status_macros.h"
 #include "cache/invariants.h"
@@ -17,8 +19,11 @@ CacheCore::CacheCore(const KvCache::Options& options, BlockArena arena,
       arena_(std::move(arena)),
       pool_(options.layout.block_tokens),
       prefixes_(pool_, options.layout.block_tokens, options.index_hash_bits,
-                std::move(policy)) {
+                std::move(policy)),
+      resizer_(pool_, arena_, prefixes_, counters_,
+               options.resize_slice_bytes) {
   pool_.Grow(options.capacity_blocks);
+  resizer_.SetTarget(options.capacity_blocks);
 }
 
 CacheCore::~CacheCore() {
@@ -138,8 +143,8 @@ void CacheCore::Grant(ReservationState& reservation) {
       << wanted << " blocks wanted, " << capacity.free_blocks << " free and "
       << capacity.cached_blocks << " cached ones there";
   reserving_ = true;
-  for (; wanted > pool_.tally().blocks.free;
-       ++counters_.evicted_capacity_blocks) {
+  // Free blocks that a shrink needs to move others to are not counted as free.
+  for (; wanted > Capacity().free_blocks; ++counters_.evicted_capacity_blocks) {
     prefixes_.EvictOne();
   }
   for (const ReservationState::Growth& growth : reservation.growths) {
@@ -169,12 +174,33 @@ void CacheCore::Drop(ReservationState& reservation) {
   reserving_ = false;
 }
 
+absl::Status CacheCore::SetTarget(int64_t blocks) {
+  KV_CHECK(!reserving_) << "in the middle of a step";
+  if (blocks < 1 || blocks > arena_.max_blocks()) {
+    return absl::OutOfRangeError(absl::StrCat(
+        "wanted 1 to ", arena_.max_blocks(),
+        " blocks (the address space reserved at start), found ", blocks));
+  }
+  resizer_.SetTarget(blocks);
+  return absl::OkStatus();
+}
+
+absl::Status CacheCore::ContinueResize() {
+  KV_CHECK(!reserving_) << "in the middle of a step";
+  return resizer_.Continue(leases_);
+}
+
+// Counts what the pool may hold, not where: while a shrink is under way, some
+// free blocks are promised to those that have to move.
 CapacityView CacheCore::Capacity() const {
   const BlockCounts& blocks = pool_.tally().blocks;
+  const int64_t held = blocks.pinned + blocks.reserved;
+  const int64_t available = std::max<int64_t>(pool_.limit() - held, 0);
+  const int64_t free = std::max<int64_t>(available - blocks.cached, 0);
   return {.block_tokens = layout().block_tokens,
-          .total_blocks = blocks.total(),
-          .free_blocks = blocks.free,
-          .cached_blocks = blocks.cached};
+          .total_blocks = pool_.limit(),
+          .free_blocks = free,
+          .cached_blocks = available - free};
 }
 
 CacheSnapshot CacheCore::Snapshot() const {

@@ -9,6 +9,7 @@
 #include <thread>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 
@@ -16,6 +17,7 @@
 #include "cache/block_arena.h"
 #include "cache/block_identity.h"
 #include "cache/block_pool.h"
+#include "cache/cache_resizer.h"
 #include "cache/kv_cache.h"
 #include "cache/kv_layout.h"
 #include "cache/lease_state.h"
@@ -48,6 +50,9 @@ class CacheCore {
   int64_t CountSharedBlocks(const LeaseRequest& request);
   int64_t ExtendLease(LeaseState& lease, absl::Span<const TokenId> tokens);
   FlushResult Flush();
+  absl::Status SetTarget(int64_t blocks);
+  absl::Status ContinueResize();
+  ResizeProgress resize() const { return resizer_.progress(); }
   CapacityView Capacity() const;
   CacheSnapshot Snapshot() const;
   std::vector<std::string> Violations() const;
@@ -89,6 +94,7 @@ class CacheCore {
   VersionTable versions_;
   BlockHasher hasher_;
   CacheCounters counters_;
+  CacheResizer resizer_;
   std::vector<LeaseState*> leases_;
   bool reserving_ = false;                        // a reservation is alive
   std::atomic<std::thread::id> engine_thread_{};  // set by the first lease

@@ -132,6 +132,21 @@ FlushResult KvCache::Flush() {
   return core_->Flush();
 }
 
+absl::Status KvCache::SetTarget(int64_t blocks) {
+  KV_DCHECK(core_->OnEngineThread());
+  return core_->SetTarget(blocks);
+}
+
+absl::Status KvCache::ContinueResize() {
+  KV_DCHECK(core_->OnEngineThread());
+  return core_->ContinueResize();
+}
+
+ResizeProgress KvCache::resize() const {
+  KV_DCHECK(core_->OnEngineThread());
+  return core_->resize();
+}
+
 CacheSnapshot KvCache::Snapshot() const {
   KV_DCHECK(core_->OnEngineThread());
   return core_->Snapshot();

@@ -66,12 +66,15 @@ class KvCache {
 
   struct Options {
     KvLayout layout;
-    int64_t capacity_blocks = 0;       // of the device tier
-    int64_t address_space_blocks = 0;  // reserved once; 0 means capacity_blocks
-    bool prefix_caching = true;        // false: nothing is findable
+    int64_t capacity_blocks = 0;  // of the device tier
+    // Reserved once: the most that SetTarget() takes; 0 means capacity_blocks.
+    int64_t address_space_blocks = 0;
+    bool prefix_caching = true;  // false: nothing is findable
     // Test hook for collisions: a block's hash is cut to this many bits before
     // the index uses it. The identity that is compared stays whole.
     int32_t index_hash_bits = 64;
+    // Test hook: how much one ContinueResize() does, see CacheResizer.
+    int64_t resize_slice_bytes = int64_t{1} << 30;
   };
 
   // Reserves the address range and commits the first `capacity_blocks`.
@@ -117,6 +120,21 @@ class KvCache {
   // Drops every cached block. Pinned ones stay with their leases, but neither
   // they nor what those leases compute after them is findable any more.
   FlushResult Flush();
+
+  // --- Resize of the device tier (contract C6). ---
+
+  // The pool is on its way to `blocks` from now on, wherever it was going; the
+  // present size calls a resize off. A smaller size holds for Capacity() at
+  // once, memory follows with ContinueResize(). OUT_OF_RANGE with wanted and
+  // found.
+  absl::Status SetTarget(int64_t blocks);
+
+  // One slice of the way, between two steps: a few milliseconds at most.
+  // RESOURCE_EXHAUSTED if the system does not give the memory to grow; the
+  // size reached so far is then the target.
+  absl::Status ContinueResize();
+
+  ResizeProgress resize() const;
 
   CacheSnapshot Snapshot() const;
 

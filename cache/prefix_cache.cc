@@ -49,6 +49,14 @@ void PrefixCache::EvictOne() {
   }
 }
 
+void PrefixCache::Relocate(BlockId from, BlockId to) {
+  if (!index_.Contains(from)) return;
+  index_.Relocate(from, to);
+  if (!order_.Contains(from)) return;
+  order_.Remove(from);
+  MakeEvictable(to);
+}
+
 int64_t PrefixCache::Flush() {
   const int64_t cached = pool_.tally().blocks.cached;
   for (const BlockId block : index_.Blocks()) pool_.Forget(block);

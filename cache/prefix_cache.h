@@ -48,6 +48,9 @@ class PrefixCache {
   // Frees the cached block that the policy puts first; there must be one.
   void EvictOne();
 
+  // The pool has relocated the block; so does what is known of it here.
+  void Relocate(BlockId from, BlockId to);
+
   // Frees all cached blocks and forgets the pinned ones, which become free
   // with their last pin. Returns the number of blocks that are free now.
   int64_t Flush();

@@ -31,17 +31,10 @@ void PrefixIndex::Insert(const BlockIdentity& identity, BlockId block) {
   KV_CHECK(block.valid() && !Contains(block)) << "block " << block;
   KV_CHECK(identity.tokens.size() == static_cast<size_t>(block_tokens_))
       << identity.tokens.size() << " tokens in a block of " << block_tokens_;
+  MakeRoomFor(block);
   const size_t index = static_cast<size_t>(block.value());
-  if (index >= entries_.size()) {
-    entries_.resize(index + 1);
-    tokens_.resize(entries_.size() * block_tokens_);
-  }
-  int64_t depth = 0;
-  if (identity.parent.valid()) {
-    Entry& parent = EntryOf(identity.parent);
-    ++parent.child_count;
-    depth = parent.depth + 1;
-  }
+  const int64_t depth =
+      identity.parent.valid() ? EntryOf(identity.parent).depth + 1 : 0;
   BlockId& head = heads_[HashOf(identity.key)];
   Entry& entry = entries_[index];
   entry = Entry();
@@ -52,6 +45,7 @@ void PrefixIndex::Insert(const BlockIdentity& identity, BlockId block) {
   entry.used = true;
   entry.next = head;
   head = block;
+  LinkSibling(block);
   std::copy(identity.tokens.begin(), identity.tokens.end(),
             tokens_.begin() + index * block_tokens_);
   ++size_;
@@ -61,14 +55,76 @@ void PrefixIndex::Remove(BlockId block) {
   Entry& entry = EntryOf(block);
   KV_CHECK(entry.child_count == 0)
       << "block " << block << " has " << entry.child_count << " children";
+  LinkTo(block) = entry.next;
   const auto head = heads_.find(HashOf(entry.key));
-  BlockId* link = &head->second;
-  while (*link != block) link = &EntryOf(*link).next;
-  *link = entry.next;
   if (!head->second.valid()) heads_.erase(head);
-  if (entry.parent.valid()) --EntryOf(entry.parent).child_count;
+  UnlinkSibling(block);
   entry = Entry();
   --size_;
+}
+
+void PrefixIndex::Relocate(BlockId from, BlockId to) {
+  KV_CHECK(to.valid() && !Contains(to)) << "block " << to;
+  MakeRoomFor(to);
+  LinkTo(from) = to;
+  entries_[to.value()] = EntryOf(from);
+  const Entry& entry = entries_[to.value()];
+  if (entry.next_sibling.valid()) {
+    EntryOf(entry.next_sibling).previous_sibling = to;
+  }
+  if (entry.previous_sibling.valid()) {
+    EntryOf(entry.previous_sibling).next_sibling = to;
+  } else if (entry.parent.valid()) {
+    EntryOf(entry.parent).first_child = to;
+  }
+  for (BlockId child = entry.first_child; child.valid();
+       child = EntryOf(child).next_sibling) {
+    EntryOf(child).parent = to;
+  }
+  const absl::Span<const TokenId> tokens = Tokens(from);
+  std::copy(tokens.begin(), tokens.end(),
+            tokens_.begin() + int64_t{to.value()} * block_tokens_);
+  EntryOf(from) = Entry();
+}
+
+void PrefixIndex::MakeRoomFor(BlockId block) {
+  const size_t index = static_cast<size_t>(block.value());
+  if (index < entries_.size()) return;
+  entries_.resize(index + 1);
+  tokens_.resize(entries_.size() * block_tokens_);
+}
+
+BlockId& PrefixIndex::LinkTo(BlockId block) {
+  BlockId* link = &heads_.find(HashOf(EntryOf(block).key))->second;
+  while (*link != block) link = &EntryOf(*link).next;
+  return *link;
+}
+
+void PrefixIndex::LinkSibling(BlockId block) {
+  Entry& entry = EntryOf(block);
+  if (!entry.parent.valid()) return;
+  Entry& parent = EntryOf(entry.parent);
+  entry.next_sibling = parent.first_child;
+  if (parent.first_child.valid()) {
+    EntryOf(parent.first_child).previous_sibling = block;
+  }
+  parent.first_child = block;
+  ++parent.child_count;
+}
+
+void PrefixIndex::UnlinkSibling(BlockId block) {
+  const Entry& entry = EntryOf(block);
+  if (entry.next_sibling.valid()) {
+    EntryOf(entry.next_sibling).previous_sibling = entry.previous_sibling;
+  }
+  if (!entry.parent.valid()) return;
+  Entry& parent = EntryOf(entry.parent);
+  if (entry.previous_sibling.valid()) {
+    EntryOf(entry.previous_sibling).next_sibling = entry.next_sibling;
+  } else {
+    parent.first_child = entry.next_sibling;
+  }
+  --parent.child_count;
 }
 
 void PrefixIndex::Clear() {
@@ -166,7 +222,21 @@ std::vector<std::string> PrefixIndex::Violations() const {
     }
   }
   for (const BlockId block : blocks) {
-    if (At(block).child_count != children[block.value()]) {
+    int64_t linked = 0;
+    BlockId previous;
+    for (BlockId child = entries_[block.value()].first_child;
+         child.valid() && linked <= size_; ++linked) {
+      const Entry& entry = entries_[child.value()];
+      if (entry.parent != block || entry.previous_sibling != previous) {
+        found.push_back(absl::StrCat("indexed block ", child.value(),
+                                     " is misplaced among its siblings"));
+        break;
+      }
+      previous = child;
+      child = entry.next_sibling;
+    }
+    if (At(block).child_count != children[block.value()] ||
+        linked != children[block.value()]) {
       found.push_back(absl::StrCat("indexed block ", block.value(), " counts ",
                                    At(block).child_count, " children and has ",
                                    children[block.value()]));

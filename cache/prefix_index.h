@@ -50,6 +50,10 @@ class PrefixIndex {
   // The block must have no child, or its children could never be found again.
   void Remove(BlockId block);
 
+  // The block with all that is known of it is now called `to`, an id that is
+  // not in the index. Costs a step for each of its children.
+  void Relocate(BlockId from, BlockId to);
+
   void Clear();
 
   bool Contains(BlockId block) const;
@@ -73,11 +77,19 @@ class PrefixIndex {
   struct Entry : IndexedBlock {
     bool used = false;
     BlockId next;  // with the same hash
+    BlockId first_child;
+    BlockId next_sibling;
+    BlockId previous_sibling;
   };
 
   uint64_t HashOf(const BlockKey& key) const;
   bool Holds(BlockId block, const BlockIdentity& identity) const;
   Entry& EntryOf(BlockId block);
+  void MakeRoomFor(BlockId block);
+  // The link that leads to the block among those with its hash.
+  BlockId& LinkTo(BlockId block);
+  void LinkSibling(BlockId block);
+  void UnlinkSibling(BlockId block);
 
   const int32_t block_tokens_;
   const uint64_t hash_mask_;

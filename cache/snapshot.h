@@ -12,7 +12,7 @@ namespace kvasir {
 // What the scheduler may count on in the step it plans. Plain value.
 struct CapacityView {
   int32_t block_tokens = 0;
-  int64_t total_blocks = 0;
+  int64_t total_blocks = 0;   // without those that a shrink closed
   int64_t free_blocks = 0;    // hold nothing
   int64_t cached_blocks = 0;  // pinned by nobody; Reserve() may evict them
 
@@ -26,7 +26,7 @@ struct BlockCounts {
   int64_t reserved = 0;  // granted to the step in hand
   int64_t pinned = 0;    // held by at least one lease
   int64_t cached = 0;    // sealed content that nobody holds
-  int64_t leaving = 0;   // about to be given back to the system
+  int64_t leaving = 0;   // hold nothing and go back to the system
 
   int64_t total() const { return free + reserved + pinned + cached + leaving; }
   friend bool operator==(const BlockCounts&, const BlockCounts&) = default;
@@ -76,6 +76,17 @@ struct CacheCounters {
   int64_t rejected_collisions = 0;  // same hash, other tokens or identity
   int64_t evicted_capacity_blocks = 0;
   int64_t evicted_flush_blocks = 0;
+  int64_t evicted_resize_blocks = 0;
+  int64_t relocated_blocks = 0;  // copied elsewhere by a resize
+};
+
+// How far a resize of the device tier is. Plain value.
+struct ResizeProgress {
+  int64_t target_blocks = 0;
+  int64_t block_count = 0;     // that have memory
+  int64_t waiting_blocks = 0;  // pinned, and too many for the target
+
+  bool done() const { return block_count == target_blocks; }
 };
 
 // A copy of everything an outsider may know of the cache at one moment.

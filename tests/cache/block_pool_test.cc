@@ -11,6 +11,8 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
+#include "cache/block_table.h"
+
 namespace kvasir {
 namespace {
 
@@ -56,9 +58,11 @@ TEST(BlockPoolTest, WalksEveryArrowOfItsDiagram) {
   pool.Forget(BlockId(0));
   EXPECT_EQ(pool.state(BlockId(0)), BlockState::kFree) << "cached -> free";
 
-  pool.Leave(BlockId(2));
-  EXPECT_EQ(pool.state(BlockId(2)), BlockState::kLeaving);
+  pool.SetLimit(2);
+  EXPECT_EQ(pool.state(BlockId(2)), BlockState::kLeaving) << "free -> leaving";
   EXPECT_EQ(pool.tally().blocks, Counts(2, 0, 0, 0, 1));
+  pool.SetLimit(3);
+  EXPECT_EQ(pool.state(BlockId(2)), BlockState::kFree) << "leaving -> free";
   EXPECT_THAT(pool.Violations(), IsEmpty());
 }
 
@@ -137,16 +141,50 @@ TEST(BlockPoolTest, TrimCutsOnlyLeavingBlocksAtTheEnd) {
   // A block in use behind the cut would lose its id.
   BlockPool pool(kBlockTokens);
   pool.Grow(6);
-  for (const int id : {1, 4, 5}) pool.Leave(BlockId(id));
-  EXPECT_EQ(pool.Trim(), 4);
-  EXPECT_EQ(pool.tally().blocks, Counts(3, 0, 0, 0, 1));
-  pool.Grow(5);
-  EXPECT_EQ(pool.tally().blocks, Counts(4, 0, 0, 0, 1));
-  EXPECT_THAT(pool.Violations(), IsEmpty());
   std::vector<BlockRef> refs;
-  for (int i = 0; i < 4; ++i) refs.push_back(pool.Grant(kVersion));
-  EXPECT_EQ(refs[1].block(), BlockId(2)) << "a leaving block was granted";
-  EXPECT_EQ(refs[3].block(), BlockId(4));
+  for (int i = 0; i < 5; ++i) refs.push_back(pool.Grant(kVersion));
+  pool.SetLimit(2);
+  EXPECT_EQ(pool.tally().blocks, Counts(0, 5, 0, 0, 1));
+  EXPECT_TRUE(pool.TrimLast());
+  EXPECT_FALSE(pool.TrimLast()) << "block 4 is held";
+  refs[3] = BlockRef();
+  refs[4] = BlockRef();
+  EXPECT_EQ(pool.tally().blocks, Counts(0, 3, 0, 0, 2)) << "never free again";
+  EXPECT_TRUE(pool.TrimLast());
+  EXPECT_TRUE(pool.TrimLast());
+  EXPECT_FALSE(pool.TrimLast());
+  refs[0] = BlockRef();
+  EXPECT_EQ(pool.tally().blocks, Counts(1, 2, 0, 0)) << "below the limit";
+  pool.Grow(5);
+  EXPECT_EQ(pool.tally().blocks, Counts(3, 2, 0, 0));
+  EXPECT_THAT(pool.Violations(), IsEmpty());
+}
+
+TEST(BlockPoolTest, ARelocatedBlockIsTheSameUnderAnotherId) {
+  // Pins, tokens, owner and counts go with it; two sequences may hold it.
+  BlockPool pool(kBlockTokens);
+  pool.Grow(4);
+  BlockTable first;
+  BlockTable second;
+  BlockRef gap = pool.Grant(kVersion);
+  first.Append(pool.Grant(kOther));
+  pool.Fill(first.ref(0), kBlockTokens);
+  pool.Keep(first.ref(0));
+  second.Append(pool.Pin(BlockId(1)));
+  gap = BlockRef();
+  pool.SetLimit(1);
+  EXPECT_EQ(pool.Relocate(BlockId(1)), BlockId(0));
+  for (BlockTable* table : {&first, &second}) table->Renumber(0, BlockId(0));
+  EXPECT_EQ(pool.state(BlockId(1)), BlockState::kLeaving);
+  EXPECT_EQ(pool.pin_count(BlockId(0)), 2);
+  EXPECT_EQ(pool.owner(BlockId(0)), kOther);
+  EXPECT_EQ(pool.tally(kOther),
+            (BlockTally{.blocks = Counts(0, 0, 1, 0), .tokens = kBlockTokens}));
+  EXPECT_EQ(pool.tally().blocks, Counts(0, 0, 1, 0, 3));
+  first.Truncate(0);
+  second.Truncate(0);
+  EXPECT_EQ(pool.state(BlockId(0)), BlockState::kCached);
+  EXPECT_THAT(pool.Violations(), IsEmpty());
 }
 
 TEST(BlockPoolTest, NamesItsStatesAsTheMetricsDo) {
@@ -160,20 +198,20 @@ TEST(BlockPoolTest, NamesItsStatesAsTheMetricsDo) {
 
 // One block as a person would keep it on paper.
 struct TwinBlock {
-  std::vector<BlockRef> refs;
+  BlockTable refs;
   int tokens = 0;
   bool kept = false;
-  bool leaving = false;
+  bool beyond = false;  // the limit
 
   BlockState state() const {
-    if (leaving) return BlockState::kLeaving;
-    if (!refs.empty()) {
+    if (refs.size() > 0) {
       return tokens > 0 ? BlockState::kPinned : BlockState::kReserved;
     }
-    return kept ? BlockState::kCached : BlockState::kFree;
+    if (kept) return BlockState::kCached;
+    return beyond ? BlockState::kLeaving : BlockState::kFree;
   }
   void Settle() {
-    if (refs.empty() && !kept) tokens = 0;
+    if (refs.size() == 0 && !kept) tokens = 0;
   }
 };
 
@@ -182,7 +220,7 @@ class RandomPoolTest : public testing::TestWithParam<unsigned> {
   void Operate() {
     const int id = static_cast<int>(random_() % twin_.size());
     TwinBlock& block = twin_[id];
-    switch (random_() % 8) {
+    switch (random_() % 9) {
       case 0:
       case 1:
         return Grant();
@@ -190,44 +228,72 @@ class RandomPoolTest : public testing::TestWithParam<unsigned> {
         if (block.refs.size() != 1 || block.kept) return;
         block.tokens =
             std::min(kBlockTokens, block.tokens + 1 + int(random_() % 3));
-        return pool_.Fill(block.refs[0], block.tokens);
+        return pool_.Fill(block.refs.ref(0), block.tokens);
       case 3:
-        if (block.refs.empty() || block.tokens < kBlockTokens) return;
+        if (block.refs.size() == 0 || block.tokens < kBlockTokens) return;
         block.kept = true;
-        return pool_.Keep(block.refs[0]);
+        return pool_.Keep(block.refs.ref(0));
       case 4:
         if (!block.kept) return;
-        block.refs.push_back(pool_.Pin(BlockId(id)));
-        return;
+        return block.refs.Append(pool_.Pin(BlockId(id)));
       case 5:
       case 6:
-        if (block.refs.empty()) return;
-        block.refs.pop_back();
+        if (block.refs.size() == 0) return;
+        block.refs.Truncate(block.refs.size() - 1);
         return block.Settle();
+      case 7:
+        return Relocate(id);
       default:
-        return ForgetOrLeave(id);
+        if (!block.kept) return;
+        block.kept = false;
+        pool_.Forget(BlockId(id));
+        return block.Settle();
     }
+  }
+
+  int FirstFree() const {
+    for (size_t id = 0; id < twin_.size(); ++id) {
+      if (twin_[id].state() == BlockState::kFree) return static_cast<int>(id);
+    }
+    return -1;
   }
 
   void Grant() {
-    for (size_t id = 0; id < twin_.size(); ++id) {
-      if (twin_[id].state() != BlockState::kFree) continue;
-      twin_[id].refs.push_back(pool_.Grant(VersionId(random_() % 3)));
-      ASSERT_EQ(twin_[id].refs[0].block(), BlockId(id));
+    const int id = FirstFree();
+    if (id < 0) return;
+    twin_[id].refs.Append(pool_.Grant(VersionId(random_() % 3)));
+    ASSERT_EQ(twin_[id].refs.ids()[0], BlockId(id));
+  }
+
+  void Relocate(int from) {
+    const BlockState state = twin_[from].state();
+    const int to = FirstFree();
+    if (to < 0 ||
+        (state != BlockState::kPinned && state != BlockState::kCached)) {
       return;
+    }
+    ASSERT_EQ(pool_.Relocate(BlockId(from)), BlockId(to));
+    std::swap(twin_[from], twin_[to]);
+    std::swap(twin_[from].beyond, twin_[to].beyond);
+    for (int64_t i = 0; i < twin_[to].refs.size(); ++i) {
+      twin_[to].refs.Renumber(i, BlockId(to));
     }
   }
 
-  void ForgetOrLeave(int id) {
-    TwinBlock& block = twin_[id];
-    if (block.kept) {
-      block.kept = false;
-      pool_.Forget(BlockId(id));
-      block.Settle();
-    } else if (block.state() == BlockState::kFree && random_() % 16 == 0) {
-      block.leaving = true;
-      pool_.Leave(BlockId(id));
+  void Resize() {
+    const size_t limit = 1 + random_() % twin_.size();
+    pool_.SetLimit(static_cast<int64_t>(limit));
+    for (size_t id = 0; id < twin_.size(); ++id) twin_[id].beyond = id >= limit;
+    if (random_() % 2 == 0) return;
+    while (twin_.back().state() == BlockState::kLeaving) {
+      twin_.pop_back();
+      ASSERT_TRUE(pool_.TrimLast());
     }
+    ASSERT_FALSE(pool_.TrimLast());
+    if (random_() % 2 == 0) return;
+    twin_.resize(twin_.size() + 5);
+    pool_.Grow(static_cast<int64_t>(twin_.size()));
+    for (TwinBlock& block : twin_) block.beyond = false;
   }
 
   void Compare() {
@@ -261,12 +327,7 @@ TEST_P(RandomPoolTest, AgreesWithTheTwinAfterEveryOperation) {
   twin_.resize(12);
   for (int i = 0; i < 5000 && !HasFatalFailure(); ++i) {
     Operate();
-    if (i % 1000 == 999) {
-      while (!twin_.empty() && twin_.back().leaving) twin_.pop_back();
-      ASSERT_EQ(pool_.Trim(), static_cast<int64_t>(twin_.size()));
-      twin_.resize(twin_.size() + 3);
-      pool_.Grow(static_cast<int64_t>(twin_.size()));
-    }
+    if (i % 50 == 49) Resize();
     Compare();
   }
   twin_.clear();
@@ -281,7 +342,8 @@ TEST(BlockPoolDeathTest, StopsMovesThatAreNotInTheDiagram) {
   BlockRef ref = pool.Grant(kVersion);
   EXPECT_DEATH(pool.Keep(ref), "holds 0 of 4 tokens");
   EXPECT_DEATH((void)pool.Pin(ref.block()), "block 0 is reserved");
-  EXPECT_DEATH(pool.Leave(ref.block()), "block 0 is reserved");
+  EXPECT_DEATH((void)pool.Relocate(ref.block()), "block 0 is reserved");
+  EXPECT_DEATH(pool.SetLimit(3), "limit 3 of 2 blocks");
   EXPECT_DEATH(pool.Forget(ref.block()), "block 0 is not kept");
   EXPECT_DEATH(pool.Fill(ref, kBlockTokens + 1), "from 0 to 5 of 4 tokens");
   EXPECT_DEATH((void)pool.Pin(BlockId(2)), "block 2 of 2");

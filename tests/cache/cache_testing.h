@@ -95,7 +95,7 @@ inline BlockCounts DeviceBlocks(const KvCache& cache) {
 
 inline int64_t UsedBlocks(const KvCache& cache) {
   const BlockCounts blocks = DeviceBlocks(cache);
-  return blocks.total() - blocks.free;
+  return blocks.total() - blocks.free - blocks.leaving;
 }
 
 // Host memory that refuses one commit and records what it was asked for.

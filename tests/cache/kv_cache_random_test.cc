@@ -75,20 +75,24 @@ class Twin {
 
   // Evicts until `wanted` blocks are free; the order of what goes is LRU.
   void MakeRoom(int64_t wanted) {
-    while (Free() < wanted) {
-      auto victim = findable_.end();
-      for (auto it = findable_.begin(); it != findable_.end(); ++it) {
-        if (it->second->pins > 0 || HasChild(it->first)) continue;
-        if (victim == findable_.end() ||
-            it->second->last_use < victim->second->last_use) {
-          victim = it;
-        }
-      }
-      ASSERT_NE(victim, findable_.end()) << "the twin has nothing to evict";
-      findable_.erase(victim);
-      --used_;
+    while (Free() < wanted && !testing::Test::HasFatalFailure()) {
+      EvictOne();
       ++counters.evicted_capacity_blocks;
     }
+  }
+
+  void EvictOne() {
+    auto victim = findable_.end();
+    for (auto it = findable_.begin(); it != findable_.end(); ++it) {
+      if (it->second->pins > 0 || HasChild(it->first)) continue;
+      if (victim == findable_.end() ||
+          it->second->last_use < victim->second->last_use) {
+        victim = it;
+      }
+    }
+    ASSERT_NE(victim, findable_.end()) << "the twin has nothing to evict";
+    findable_.erase(victim);
+    --used_;
   }
 
   void Append(TwinLease& lease, const TokenVector& tokens) {
@@ -130,7 +134,21 @@ class Twin {
     findable_.clear();
   }
 
-  int64_t Free() const { return capacity_ - used_; }
+  void SetCapacity(int64_t capacity) { capacity_ = capacity; }
+
+  // A slice of a resize evicts until all that is held fits.
+  void Shrink() {
+    while (used_ > capacity_ && Cached() > 0 &&
+           !testing::Test::HasFatalFailure()) {
+      EvictOne();
+      ++counters.evicted_resize_blocks;
+    }
+  }
+
+  // What a step may get; what is held beyond the capacity is not there to get.
+  int64_t Free() const { return std::max<int64_t>(capacity_ - used_, 0); }
+  int64_t Used() const { return used_; }
+  int64_t Capacity() const { return capacity_; }
   int64_t Cached() const {
     int64_t cached = 0;
     for (const auto& [prefix, block] : findable_) cached += block->pins == 0;
@@ -180,7 +198,7 @@ class Twin {
     }
   }
 
-  const int64_t capacity_;
+  int64_t capacity_;
   int64_t used_ = 0;
   int64_t tick_ = 0;
   std::map<Prefix, TwinBlockPtr> findable_;
@@ -216,6 +234,8 @@ class RandomCacheTest : public testing::TestWithParam<int> {
     random_.seed(GetParam());
     KvCache::Options options = SmallOptions(kBlocks);
     options.index_hash_bits = hash_bits();
+    options.address_space_blocks = 2 * kBlocks;
+    options.resize_slice_bytes = 3 * options.layout.BlockBytes();
     cache_ = MakeCache(options);
     for (const char* fingerprint : {"aa", "bb"}) {
       versions_.push_back(cache_->AddVersion(fingerprint, fingerprint));
@@ -348,10 +368,43 @@ class RandomCacheTest : public testing::TestWithParam<int> {
     }
   }
 
+  // Up, down, called off or turned round half-way, with whatever is held.
+  void SetTarget() {
+    const int64_t target = 4 + Draw(2 * kBlocks - 3);
+    ASSERT_TRUE(cache_->SetTarget(target).ok());
+    grows_to_ = target;
+    twin_.SetCapacity(std::min(target, cache_->resize().block_count));
+  }
+
+  void ContinueResize() {
+    const int64_t before = cache_->resize().block_count;
+    const bool shrinks = grows_to_ < before;
+    const bool stuck = twin_.Used() - twin_.Cached() > grows_to_;
+    ASSERT_TRUE(cache_->ContinueResize().ok());
+    const ResizeProgress progress = cache_->resize();
+    ASSERT_EQ(progress.target_blocks, grows_to_);
+    ASSERT_EQ(progress.waiting_blocks > 0, stuck);
+    if (shrinks) {
+      twin_.Shrink();
+      if (!stuck) {
+        ASSERT_LT(progress.block_count, before);
+      }
+    } else {
+      ASSERT_EQ(progress.block_count, std::min(before + 3, grows_to_));
+      twin_.SetCapacity(progress.block_count);
+    }
+  }
+
   void CheckAgainstTwin() {
     ASSERT_THAT(cache_->Violations(), testing::IsEmpty());
     const CacheSnapshot snapshot = cache_->Snapshot();
-    ASSERT_EQ(snapshot.tiers[0].blocks.free, twin_.Free());
+    const CapacityView capacity = cache_->Capacity();
+    const int64_t pinned = twin_.Used() - twin_.Cached();
+    ASSERT_EQ(capacity.total_blocks, twin_.Capacity());
+    ASSERT_EQ(capacity.free_blocks, twin_.Free());
+    ASSERT_EQ(capacity.available_blocks(),
+              std::max<int64_t>(twin_.Capacity() - pinned, 0));
+    ASSERT_EQ(UsedBlocks(*cache_), twin_.Used());
     ASSERT_EQ(snapshot.tiers[0].blocks.cached, twin_.Cached());
     ASSERT_EQ(snapshot.index_entries, twin_.Findable());
     const CacheCounters& counters = snapshot.counters;
@@ -364,6 +417,8 @@ class RandomCacheTest : public testing::TestWithParam<int> {
               twin_.counters.evicted_capacity_blocks);
     ASSERT_EQ(counters.evicted_flush_blocks,
               twin_.counters.evicted_flush_blocks);
+    ASSERT_EQ(counters.evicted_resize_blocks,
+              twin_.counters.evicted_resize_blocks);
     for (const Pair& pair : pairs_) CheckLease(pair);
   }
 
@@ -388,6 +443,7 @@ class RandomCacheTest : public testing::TestWithParam<int> {
   std::vector<VersionId> versions_;
   std::vector<Pair> pairs_;
   Twin twin_{kBlocks};
+  int64_t grows_to_ = kBlocks;
 };
 
 TEST_P(RandomCacheTest, AgreesWithTheTwinAfterEveryOperation) {
@@ -402,11 +458,14 @@ TEST_P(RandomCacheTest, AgreesWithTheTwinAfterEveryOperation) {
       ExtendOne();
     } else if (operation < 94) {
       EndOne();
-    } else if (operation < 99) {
+    } else if (operation < 98) {
       Resume();
-    } else {
+    } else if (operation < 99) {
       Flush();
+    } else {
+      SetTarget();
     }
+    if (Draw(3) == 0) ContinueResize();
     CheckAgainstTwin();
   }
   const CacheCounters counters = cache_->Snapshot().counters;
@@ -414,6 +473,8 @@ TEST_P(RandomCacheTest, AgreesWithTheTwinAfterEveryOperation) {
   EXPECT_GT(counters.recomputed_tokens, 0);
   EXPECT_GT(counters.deduplicated_blocks, 0);
   EXPECT_GT(counters.evicted_capacity_blocks, 0);
+  EXPECT_GT(counters.evicted_resize_blocks, 0);
+  EXPECT_GT(counters.relocated_blocks, 0);
   EXPECT_EQ(counters.rejected_collisions > 0, hash_bits() < 64);
   pairs_.clear();
   cache_->Flush();

@@ -1,0 +1,107 @@
+#include "cache/cache_resizer.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "cache/base/check.h"
+
+namespace kvasir {
+
+CacheResizer::CacheResizer(BlockPool& pool, BlockArena& arena,
+                           PrefixCache& prefixes, CacheCounters& counters,
+                           int64_t slice_bytes)
+    : pool_(pool),
+      arena_(arena),
+      prefixes_(prefixes),
+      counters_(counters),
+      slice_blocks_(std::max<int64_t>(1, slice_bytes / arena.block_bytes())),
+      target_(pool.block_count()) {}
+
+void CacheResizer::SetTarget(int64_t blocks) {
+  KV_CHECK(blocks > 0 && blocks <= arena_.max_blocks())
+      << "a target of " << blocks << " of at most " << arena_.max_blocks();
+  target_ = blocks;
+  pool_.SetLimit(std::min(blocks, pool_.block_count()));
+}
+
+absl::Status CacheResizer::Continue(absl::Span<LeaseState* const> leases) {
+  if (pool_.block_count() < target_) return Grow();
+  if (pool_.block_count() == target_) return absl::OkStatus();
+  Evict();
+  Relocate(leases);
+  arena_.Shrink(pool_.block_count());
+  return absl::OkStatus();
+}
+
+ResizeProgress CacheResizer::progress() const {
+  const BlockCounts& blocks = pool_.tally().blocks;
+  return {.target_blocks = target_,
+          .block_count = pool_.block_count(),
+          .waiting_blocks =
+              std::max<int64_t>(blocks.pinned + blocks.reserved - target_, 0)};
+}
+
+absl::Status CacheResizer::Grow() {
+  const int64_t next = std::min(target_, pool_.block_count() + slice_blocks_);
+  absl::Status status = arena_.Grow(next);
+  if (status.ok()) {
+    pool_.Grow(next);
+  } else {
+    target_ = pool_.block_count();
+  }
+  return status;
+}
+
+void CacheResizer::Evict() {
+  int64_t left = kSliceEvictions;
+  while (HeldBlocks() > target_ && pool_.tally().blocks.cached > 0 &&
+         left-- > 0) {
+    prefixes_.EvictOne();
+    ++counters_.evicted_resize_blocks;
+  }
+}
+
+// Takes the blocks off the end one by one. What holds something gets the
+// lowest free id, as long as there is one; then pins have to go first.
+void CacheResizer::Relocate(absl::Span<LeaseState* const> leases) {
+  const int64_t before = pool_.block_count();
+  moved_to_.assign(before - pool_.limit(), BlockId());
+  for (int64_t left = slice_blocks_;
+       left > 0 && pool_.block_count() > pool_.limit();) {
+    if (pool_.TrimLast()) {
+      --left;
+      continue;
+    }
+    if (pool_.tally().blocks.free == 0) break;
+    const BlockId from(static_cast<BlockId::Value>(pool_.block_count() - 1));
+    const BlockId to = pool_.Relocate(from);
+    std::memcpy(arena_.base() + int64_t{to.value()} * arena_.block_bytes(),
+                arena_.base() + int64_t{from.value()} * arena_.block_bytes(),
+                static_cast<size_t>(arena_.block_bytes()));
+    prefixes_.Relocate(from, to);
+    moved_to_[from.value() - pool_.limit()] = to;
+    ++counters_.relocated_blocks;
+    pool_.TrimLast();
+    left -= kCopyCost;
+  }
+  if (pool_.block_count() < before) Follow(leases);
+}
+
+// Leases hold ids by value; those that moved are renumbered.
+void CacheResizer::Follow(absl::Span<LeaseState* const> leases) {
+  for (LeaseState* lease : leases) {
+    for (int64_t i = 0; i < lease->table.size(); ++i) {
+      const int64_t beyond =
+          int64_t{lease->table.ids()[i].value()} - pool_.limit();
+      if (beyond < 0 || !moved_to_[beyond].valid()) continue;
+      lease->table.Renumber(i, moved_to_[beyond]);
+    }
+  }
+}
+
+int64_t CacheResizer::HeldBlocks() const {
+  const BlockCounts& blocks = pool_.tally().blocks;
+  return blocks.pinned + blocks.reserved + blocks.cached;
+}
+
+}  // namespace kvasir
