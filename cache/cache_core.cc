@@ -174,13 +174,16 @@ void CacheCore::Drop(ReservationState& reservation) {
   reserving_ = false;
 }
 
+absl::Status CacheCore::CheckTarget(int64_t blocks) const {
+  if (blocks >= 1 && blocks <= arena_.max_blocks()) return absl::OkStatus();
+  return absl::OutOfRangeError(absl::StrCat(
+      "wanted 1 to ", arena_.max_blocks(),
+      " blocks (the address space reserved at start), found ", blocks));
+}
+
 absl::Status CacheCore::SetTarget(int64_t blocks) {
   KV_CHECK(!reserving_) << "in the middle of a step";
-  if (blocks < 1 || blocks > arena_.max_blocks()) {
-    return absl::OutOfRangeError(absl::StrCat(
-        "wanted 1 to ", arena_.max_blocks(),
-        " blocks (the address space reserved at start), found ", blocks));
-  }
+  RETURN_IF_ERROR(CheckTarget(blocks));
   resizer_.SetTarget(blocks);
   return absl::OkStatus();
 }

@@ -51,6 +51,7 @@ class CacheCore {
   int64_t ExtendLease(LeaseState& lease, absl::Span<const TokenId> tokens);
   FlushResult Flush();
   absl::Status SetTarget(int64_t blocks);
+  absl::Status CheckTarget(int64_t blocks) const;
   absl::Status ContinueResize();
   ResizeProgress resize() const { return resizer_.progress(); }
   CapacityView Capacity() const;

@@ -137,6 +137,11 @@ absl::Status KvCache::SetTarget(int64_t blocks) {
   return core_->SetTarget(blocks);
 }
 
+absl::Status KvCache::CheckTarget(int64_t blocks) const {
+  KV_DCHECK(core_->OnEngineThread());
+  return core_->CheckTarget(blocks);
+}
+
 absl::Status KvCache::ContinueResize() {
   KV_DCHECK(core_->OnEngineThread());
   return core_->ContinueResize();

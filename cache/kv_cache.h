@@ -128,6 +128,8 @@ class KvCache {
   // once, memory follows with ContinueResize(). OUT_OF_RANGE with wanted and
   // found.
   absl::Status SetTarget(int64_t blocks);
+  // What SetTarget() would answer; changes nothing.
+  absl::Status CheckTarget(int64_t blocks) const;
 
   // One slice of the way, between two steps: a few milliseconds at most.
   // RESOURCE_EXHAUSTED if the system does not give the memory to grow; the

@@ -1,5 +1,9 @@
 #include "engine/engine.h"
 
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <string_view>
@@ -27,6 +31,13 @@
 namespace kvasir {
 namespace {
 
+// Address space for all the memory that there is, so that the cache can grow; it
+// costs none. A cache that starts larger is the operator's wish.
+int64_t BlocksOfThisMachine(const KvLayout& layout) {
+  return int64_t{sysconf(_SC_PHYS_PAGES)} * sysconf(_SC_PAGESIZE) /
+         layout.BlockBytes();
+}
+
 absl::StatusOr<std::unique_ptr<KvCache>> MakeCache(const EngineOptions& options,
                                                    const KvLayout& layout) {
   const int64_t bytes =
@@ -44,11 +55,14 @@ absl::StatusOr<std::unique_ptr<KvCache>> MakeCache(const EngineOptions& options,
         absl::StrCat("cache_blocks: wanted at most ", most, " of ",
                      layout.BlockBytes(), " bytes, found ", blocks));
   }
-  return KvCache::Create({.layout = layout,
-                          .capacity_blocks = blocks,
-                          .prefix_caching = options.prefix_caching,
-                          .index_hash_bits = options.index_hash_bits},
-                         MakeHostMemory(), MakeLruPolicy());
+  return KvCache::Create(
+      {.layout = layout,
+       .capacity_blocks = blocks,
+       .address_space_blocks =
+           std::max(blocks, std::min(most, BlocksOfThisMachine(layout))),
+       .prefix_caching = options.prefix_caching,
+       .index_hash_bits = options.index_hash_bits},
+      MakeHostMemory(), MakeLruPolicy());
 }
 
 RequestLimits LimitsOf(const EngineOptions& options, const LoadedModel& model,
@@ -72,6 +86,7 @@ struct Engine::Impl {
   Impl(const EngineOptions& options, LoadedModel loaded,
        std::unique_ptr<KvCache> made_cache);
   void StartThread(const EngineOptions& options);
+  RequestLimits CurrentLimits() const;
 
   const Clock& clock = Clock::Steady();
 
@@ -83,6 +98,9 @@ struct Engine::Impl {
 #if KVASIR_TEST_HOOKS
   HookedRunner hooked_runner;
 #endif
+
+  // Written by the engine thread, read by all: what `limits` starts with.
+  std::atomic<int64_t> cache_tokens;
 
   // Lock themselves.
   Inbox inbox;
@@ -102,8 +120,14 @@ Engine::Impl::Impl(const EngineOptions& options, LoadedModel loaded,
 #if KVASIR_TEST_HOOKS
       hooked_runner(&runner, options.test_hooks),
 #endif
+      cache_tokens(limits.cache_tokens),
       inbox(options.inbox_limit) {
-  model.info.max_context = limits.EffectiveContext();
+}
+
+RequestLimits Engine::Impl::CurrentLimits() const {
+  RequestLimits current = limits;
+  current.cache_tokens = cache_tokens.load(std::memory_order_relaxed);
+  return current;
 }
 
 void Engine::Impl::StartThread(const EngineOptions& options) {
@@ -118,6 +142,7 @@ void Engine::Impl::StartThread(const EngineOptions& options) {
   parts.inbox = &inbox;
   parts.board = &board;
   parts.clock = &clock;
+  parts.cache_tokens = &cache_tokens;
   loop = std::make_unique<EngineLoop>(
       parts, EngineLoop::Settings{
                  .limits = {.token_budget = options.token_budget,
@@ -126,7 +151,7 @@ void Engine::Impl::StartThread(const EngineOptions& options) {
                  .version = cache->AddVersion(model.info.cache_version,
                                               model.info.cache_fingerprint),
                  .version_label = model.info.cache_version,
-                 .max_context = limits.EffectiveContext(),
+                 .request_limits = limits,
                  .prefix_caching = options.prefix_caching});
   thread = std::thread([this] { loop->Run(); });
 }
@@ -157,8 +182,12 @@ const Tokenizer& Engine::tokenizer() const { return *impl_->model.tokenizer; }
 
 const ModelInfo& Engine::model() const { return impl_->model.info; }
 
+int64_t Engine::max_context() const {
+  return impl_->CurrentLimits().EffectiveContext();
+}
+
 absl::Status Engine::Submit(Request request, std::shared_ptr<TokenSink> sink) {
-  const absl::Status checked = CheckRequest(request, impl_->limits);
+  const absl::Status checked = CheckRequest(request, impl_->CurrentLimits());
   if (absl::IsResourceExhausted(checked)) {
     impl_->inbox.CountNeverFits();
   } else if (!checked.ok()) {
@@ -187,6 +216,10 @@ absl::StatusOr<FlushOutcome> Engine::FlushCache() {
   }));
   ticket->done.WaitForNotification();
   return FlushOutcome{ticket->result.freed_blocks, ticket->result.freed_bytes};
+}
+
+absl::Status Engine::ResizeCache(ResizeOrder order) {
+  return impl_->inbox.Post(std::move(order));
 }
 
 void Engine::BeginDrain() {

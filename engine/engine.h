@@ -13,6 +13,7 @@
 #include "absl/time/time.h"
 #include "absl/types/span.h"
 
+#include "engine/cache_resize.h"
 #include "engine/cancel_flag.h"
 #include "engine/engine_stats.h"
 #include "engine/model/tokenizer.h"
@@ -72,8 +73,7 @@ struct ModelInfo {
   std::string chat_template;
   std::string chat_refusal;  // why no chat can be encoded; empty: it can
   int64_t weight_bytes = 0;
-  int64_t max_context = 0;  // effective: the model's, the limit's and the
-                            // cache's size; prompt plus output fit in it
+  int64_t max_context = 0;  // that the model was trained for
   int32_t vocab_size = 0;
   int32_t layer_count = 0;
   int32_t kv_head_count = 0;
@@ -108,6 +108,11 @@ class Engine {
   const Tokenizer& tokenizer() const;
   const ModelInfo& model() const;
 
+  // Most tokens of prompt and output together: what the model, the operator's
+  // limit and the cache as large as it is now allow. What clients are told,
+  // requests are checked against and sequences end at.
+  int64_t max_context() const;
+
   // Hands a request over. OK: the sink will get exactly one FinishedEvent.
   // Any other status: the sink gets nothing. INVALID_ARGUMENT: empty prompt,
   // id out of range, parameters out of range, prompt over the context (with
@@ -123,6 +128,10 @@ class Engine {
 
   // Drops every cached block. Waits for the end of the step in hand.
   absl::StatusOr<FlushOutcome> FlushCache();
+
+  // Changes the size of the cache while requests run; the order's sink is told
+  // how it goes. UNAVAILABLE once the engine ends; the sink then gets nothing.
+  absl::Status ResizeCache(ResizeOrder order);
 
   // No new requests from now on; running ones go on. Idempotent.
   void BeginDrain();

@@ -101,6 +101,8 @@ EngineLoop::EngineLoop(const Parts& parts, Settings settings)
     : parts_(parts),
       settings_(std::move(settings)),
       scheduler_(settings_.limits),
+      limits_(settings_.request_limits),
+      resize_(parts.cache, &roster_),
       departures_(parts.inbox, &recorder_) {
   Publish();
 }
@@ -112,13 +114,17 @@ void EngineLoop::Run() {
     Publish();
     parts_.inbox->WaitForMail(absl::InfiniteDuration());
   }
-  EndAll(absl::UnavailableError("the engine is shutting down"), Ending::kDrain);
+  const absl::Status ended =
+      absl::UnavailableError("the engine is shutting down");
+  resize_.CallOff(ended);
+  EndAll(ended, Ending::kDrain);
 }
 
 bool EngineLoop::Turn() {
   ReadMail();
   if (stopping_) return false;
   EndUnwanted();
+  ContinueResize();
   AdmitWaiting();
   SendDepartures();
   ExtendPrefixes();
@@ -131,7 +137,7 @@ bool EngineLoop::Turn() {
   }
   SendDepartures();
   if (NumbersAreOld()) Publish();
-  return !roster_.empty();
+  return !roster_.empty() || resize_.active();
 }
 
 bool EngineLoop::NumbersAreOld() const {
@@ -148,11 +154,23 @@ void EngineLoop::ReadMail() {
   for (Submission& submission : mail.submissions) {
     roster_.Enqueue(std::make_unique<Sequence>(
         SequenceId(next_sequence_++), std::move(submission), parts_.tokenizer,
-        settings_.max_context));
+        limits_.EffectiveContext()));
   }
+  for (ResizeOrder& order : mail.resizes) resize_.Begin(std::move(order));
   stopping_ = mail.stop;
   if (!recorder_.stats().healthy) {
     EndAll(absl::UnavailableError("the engine is unhealthy"), Ending::kFailed);
+  }
+}
+
+// What is advertised, what is admitted and where sequences end is one number,
+// also while the cache changes its size (FIELD_CASES CTX-2, MEM-2).
+void EngineLoop::ContinueResize() {
+  recorder_.stats().preemptions += resize_.Continue();
+  limits_.cache_tokens =
+      resize_.PromisedBlocks() * parts_.cache->layout().block_tokens;
+  if (parts_.cache_tokens != nullptr) {
+    parts_.cache_tokens->store(limits_.cache_tokens, std::memory_order_relaxed);
   }
 }
 
@@ -171,7 +189,7 @@ void EngineLoop::EndUnwanted() {
 void EngineLoop::AdmitWaiting() {
   while (!roster_.waiting().empty()) {
     SchedulerView view =
-        roster_.View(parts_.cache->Capacity(), settings_.prefix_caching);
+        roster_.View(resize_.ForAdmission(), settings_.prefix_caching);
     int64_t count = scheduler_.CountAdmissible(view);
     if (count == 0) {
       // Too big as a whole, but perhaps not without what it shares.
@@ -186,6 +204,8 @@ void EngineLoop::AdmitWaiting() {
 
 void EngineLoop::AdmitFirst() {
   Sequence& sequence = *roster_.waiting().front();
+  // The cache may have become smaller while it waited.
+  if (!sequence.preempted()) sequence.LimitContext(limits_.EffectiveContext());
   absl::StatusOr<Lease> lease =
       parts_.cache->OpenLease(LeaseRequestOf(sequence));
   if (!lease.ok()) {

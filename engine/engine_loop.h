@@ -1,6 +1,7 @@
 #ifndef KVASIR_ENGINE_ENGINE_LOOP_H_
 #define KVASIR_ENGINE_ENGINE_LOOP_H_
 
+#include <atomic>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -15,6 +16,8 @@
 #include "engine/inbox.h"
 #include "engine/model/tokenizer.h"
 #include "engine/model_runner.h"
+#include "engine/request_check.h"
+#include "engine/resize_task.h"
 #include "engine/scheduler.h"
 #include "engine/sequence_roster.h"
 #include "engine/stats_recorder.h"
@@ -44,12 +47,15 @@ class EngineLoop {
     Inbox* inbox = nullptr;
     StatsBoard* board = nullptr;
     const Clock* clock = nullptr;
+    // Token places that a request may count on; the loop writes it whenever a
+    // resize changes it, others read it on any thread. May be null.
+    std::atomic<int64_t>* cache_tokens = nullptr;
   };
   struct Settings {
     Scheduler::Limits limits;
-    VersionId version;          // that new leases go to
-    std::string version_label;  // as clients are told
-    int64_t max_context = 0;    // RequestLimits::EffectiveContext()
+    VersionId version;             // that new leases go to
+    std::string version_label;     // as clients are told
+    RequestLimits request_limits;  // with the cache as it is at the start
     bool prefix_caching = true;
   };
   EngineLoop(const Parts& parts, Settings settings);
@@ -58,9 +64,9 @@ class EngineLoop {
   // then ends what is left with UNAVAILABLE.
   void Run();
 
-  // One turn, without sleeping. False if no sequence is left, so that only new
-  // mail can bring work: whoever waits for a lease gets one as soon as nothing
-  // runs, or is refused.
+  // One turn, without sleeping. False if no sequence and no resize is left, so
+  // that only new mail can bring work: whoever waits for a lease gets one as
+  // soon as nothing runs, or is refused.
   bool Turn();
 
   // Copies the numbers to the board. Turns do so at least every
@@ -71,6 +77,7 @@ class EngineLoop {
  private:
   // Top of a turn.
   void ReadMail();
+  void ContinueResize();
   void EndUnwanted();
   void AdmitWaiting();
   void AdmitFirst();
@@ -99,8 +106,11 @@ class EngineLoop {
   const Settings settings_;
   const Scheduler scheduler_;
 
+  RequestLimits limits_;  // with the cache as it is now
+
   // Progress.
   SequenceRoster roster_;
+  ResizeTask resize_;
   StatsRecorder recorder_;
   Departures departures_;
   int64_t next_sequence_ = 0;

@@ -14,6 +14,7 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 
+#include "engine/cache_resize.h"
 #include "engine/cancel_flag.h"
 #include "engine/request.h"
 #include "engine/token_sink.h"
@@ -37,6 +38,7 @@ using CacheCommand = absl::AnyInvocable<void(KvCache&)>;
 struct Mail {
   std::vector<Submission> submissions;  // in order of arrival
   std::vector<CacheCommand> commands;   // likewise
+  std::vector<ResizeOrder> resizes;     // likewise
   bool stop = false;                    // the engine is to end
 };
 
@@ -68,6 +70,7 @@ class Inbox {
 
   // UNAVAILABLE once the engine has been told to stop.
   absl::Status Post(CacheCommand command) ABSL_LOCKS_EXCLUDED(mu_);
+  absl::Status Post(ResizeOrder order) ABSL_LOCKS_EXCLUDED(mu_);
 
   // Raises the request's flag and wakes the engine. False: not in flight.
   bool Cancel(std::string_view id, CancelSource source, std::string_view reason)

@@ -25,7 +25,7 @@ struct LoadedModel {
   int32_t token_limit;  // ids below have an embedding, a logit, a tokenizer's
                         // place
   TokenSet tokens;      // those of them that have a token, too
-  ModelInfo info;       // `max_context` is still the model's own
+  ModelInfo info;
 };
 
 // Opens and checks the file, makes the backend, loads weights and tokenizer.

@@ -32,6 +32,12 @@ Sequence::Sequence(SequenceId id, Submission submission,
   usage_.prompt_tokens = known_count();
 }
 
+int64_t Sequence::most_tokens() const {
+  const int64_t max_tokens = request().stopping.max_tokens;
+  if (max_tokens == 0) return max_context_;
+  return std::min(max_context_, usage_.prompt_tokens + max_tokens);
+}
+
 int64_t Sequence::Start(Lease lease) {
   KV_CHECK(!running() && lease.held());
   lease_ = std::move(lease);

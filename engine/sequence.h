@@ -1,6 +1,7 @@
 #ifndef KVASIR_ENGINE_SEQUENCE_H_
 #define KVASIR_ENGINE_SEQUENCE_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -59,6 +60,13 @@ class Sequence {
   bool prefills() const { return known_count() - computed_count() > 1; }
   bool preempted() const { return usage_.preemption_count > 0; }
 
+  // Most tokens of prompt and output that it can come to.
+  int64_t most_tokens() const;
+  // The context has become smaller before it began.
+  void LimitContext(int64_t max_context) {
+    max_context_ = std::min(max_context_, max_context);
+  }
+
   // Tokens ever computed or found, before a preemption or since: what a lease
   // computes below this is recomputed.
   int64_t high_water() const { return high_water_; }
@@ -112,9 +120,9 @@ class Sequence {
   const SequenceId id_;
   const Submission submission_;
   const Tokenizer* const tokenizer_;
-  const int64_t max_context_;
 
   // Progress.
+  int64_t max_context_;
   std::vector<TokenId> tokens_;
   Lease lease_;
   TextDecoder decoder_;

@@ -82,7 +82,7 @@ std::shared_ptr<RecordingSink> Generate(Engine& engine, Request request) {
 
 int64_t UsedBlocks(const Engine& engine) {
   const BlockCounts blocks = engine.Stats().cache.tiers.at(0).blocks;
-  return blocks.total() - blocks.free;
+  return blocks.total() - blocks.free - blocks.leaving;
 }
 
 TEST(Engine, AnswersAndDescribesItself) {
@@ -90,7 +90,7 @@ TEST(Engine, AnswersAndDescribesItself) {
   const ModelInfo& model = engine->model();
   EXPECT_EQ(model.name, "tiny");
   EXPECT_EQ(model.architecture, "llama");
-  EXPECT_EQ(model.max_context, 2048);
+  EXPECT_EQ(engine->max_context(), 2048);
   EXPECT_EQ(model.layer_count, 2);
   EXPECT_EQ(model.kv_bytes_per_token, 2 * 2 * 2 * 16 * 2);
   EXPECT_EQ(model.thread_count, 1);
@@ -274,7 +274,7 @@ TEST(Engine, TheAdvertisedContextIsTheOneThatHolds) {
     options.cache_blocks = blocks;
     options.context_limit = limit;
     const auto engine = StartEngine(options);
-    ASSERT_EQ(engine->model().max_context, context);
+    ASSERT_EQ(engine->max_context(), context);
     const auto sink = Generate(
         *engine, MakeRequest("fits", RandomPrompt(1, context - 1), 50));
     ASSERT_TRUE(sink->ok());

@@ -77,7 +77,7 @@ ExactnessRig::ExactnessRig(const EngineOptions& options)
           .version = cache_->AddVersion(model_.info.cache_version,
                                         model_.info.cache_fingerprint),
           .version_label = model_.info.cache_version,
-          .max_context = limits.EffectiveContext(),
+          .request_limits = limits,
           .prefix_caching = options.prefix_caching});
 }
 

@@ -22,10 +22,14 @@ namespace {
 constexpr TokenId kFirstByteToken = 3;
 
 std::unique_ptr<KvCache> MakeCache(const LoopHarness::Options& options) {
-  auto cache = KvCache::Create({.layout = FakeLayout(options.block_tokens),
-                                .capacity_blocks = options.blocks,
-                                .prefix_caching = options.prefix_caching},
-                               MakeHostMemory(), MakeLruPolicy());
+  const KvLayout layout = FakeLayout(options.block_tokens);
+  auto cache = KvCache::Create(
+      {.layout = layout,
+       .capacity_blocks = options.blocks,
+       .address_space_blocks = options.most_blocks,
+       .prefix_caching = options.prefix_caching,
+       .resize_slice_bytes = options.resize_slice_blocks * layout.BlockBytes()},
+      MakeHostMemory(), MakeLruPolicy());
   KV_CHECK(cache.ok()) << cache.status();
   return *std::move(cache);
 }
@@ -69,18 +73,20 @@ LoopHarness::LoopHarness(const Options& options)
                .cache_tokens = options.blocks * options.block_tokens}),
       runner_(cache_->layout()),
       hooked_runner_(&runner_, options.hooks),
-      inbox_(options.inbox_limit) {
+      inbox_(options.inbox_limit),
+      cache_tokens_(limits_.cache_tokens) {
   const EngineLoop::Parts parts{.cache = cache_.get(),
                                 .runner = &hooked_runner_,
                                 .tokenizer = &TinyTokenizer(),
                                 .inbox = &inbox_,
                                 .board = &board_,
-                                .clock = &clock_};
+                                .clock = &clock_,
+                                .cache_tokens = &cache_tokens_};
   loop_ = std::make_unique<EngineLoop>(
       parts, EngineLoop::Settings{.limits = options.limits,
                                   .version = cache_->AddVersion("tiny@0", "00"),
                                   .version_label = "tiny@0",
-                                  .max_context = limits_.EffectiveContext(),
+                                  .request_limits = limits_,
                                   .prefix_caching = options.prefix_caching});
 }
 
@@ -97,7 +103,7 @@ Request LoopHarness::MakeRequest(std::vector<TokenId> prompt,
 
 absl::Status LoopHarness::TrySubmit(Request request,
                                     std::shared_ptr<TokenSink> sink) {
-  RETURN_IF_ERROR(CheckRequest(request, limits_));
+  RETURN_IF_ERROR(CheckRequest(request, limits()));
   return inbox_.Submit(std::move(request), std::move(sink), clock_.Now());
 }
 
@@ -111,6 +117,12 @@ std::shared_ptr<RecordingSink> LoopHarness::Submit(Request request) {
 std::shared_ptr<RecordingSink> LoopHarness::Submit(std::vector<TokenId> prompt,
                                                    int64_t max_tokens) {
   return Submit(MakeRequest(std::move(prompt), max_tokens));
+}
+
+RequestLimits LoopHarness::limits() const {
+  RequestLimits limits = limits_;
+  limits.cache_tokens = cache_tokens_;
+  return limits;
 }
 
 bool LoopHarness::Turn() {
@@ -140,7 +152,7 @@ BlockCounts LoopHarness::Blocks() const {
 
 int64_t LoopHarness::UsedBlocks() const {
   const BlockCounts blocks = Blocks();
-  return blocks.total() - blocks.free;
+  return blocks.total() - blocks.free - blocks.leaving;
 }
 
 void LoopHarness::Flush() {

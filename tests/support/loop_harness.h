@@ -1,6 +1,7 @@
 #ifndef KVASIR_TESTS_SUPPORT_LOOP_HARNESS_H_
 #define KVASIR_TESTS_SUPPORT_LOOP_HARNESS_H_
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -31,6 +32,8 @@ class LoopHarness {
  public:
   struct Options {
     int64_t blocks = 64;
+    int64_t most_blocks = 0;  // that a resize may ask for; 0: `blocks`
+    int64_t resize_slice_blocks = 4;
     int32_t block_tokens = 16;
     int64_t model_context = 4096;
     bool prefix_caching = true;
@@ -69,7 +72,8 @@ class LoopHarness {
   KvCache& cache() { return *cache_; }
   Inbox& inbox() { return inbox_; }
   EngineLoop& loop() { return *loop_; }
-  const RequestLimits& limits() const { return limits_; }
+  // As they are now.
+  RequestLimits limits() const;
 
  private:
   FakeClock clock_;
@@ -79,6 +83,7 @@ class LoopHarness {
   HookedRunner hooked_runner_;
   Inbox inbox_;
   StatsBoard board_;
+  std::atomic<int64_t> cache_tokens_;
   std::unique_ptr<EngineLoop> loop_;
   int64_t next_id_ = 0;
 };

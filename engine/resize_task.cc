@@ -1,0 +1,185 @@
+#include "engine/resize_task.h"
+
+#include <algorithm>
+#include <memory>
+#include <utility>
+
+#include "absl/algorithm/container.h"
+#include "absl/strings/str_cat.h"
+
+#include "cache/base/check.h"
+
+namespace kvasir {
+namespace {
+
+absl::Status Dropped() {
+  return absl::CancelledError("the resize was called off");
+}
+
+}  // namespace
+
+ResizeTask::ResizeTask(KvCache* cache, SequenceRoster* roster)
+    : cache_(cache), roster_(roster) {}
+
+void ResizeTask::Begin(ResizeOrder order) {
+  KV_CHECK(order.sink != nullptr);
+  if (active()) {
+    return order.sink->OnDone(
+        absl::FailedPreconditionError(
+            absl::StrCat("a resize to ", order_->target_blocks,
+                         " blocks is under way, from ", start_blocks_)),
+        DryRun(order));
+  }
+  const absl::Status fits = cache_->CheckTarget(order.target_blocks);
+  if (!fits.ok() || order.dry_run) {
+    return order.sink->OnDone(fits, DryRun(order));
+  }
+  order_ = std::move(order);
+  start_blocks_ = cache_->resize().block_count;
+  preempted_ = 0;
+  before_ = cache_->Snapshot().counters;
+}
+
+int64_t ResizeTask::Continue() {
+  if (!active()) return 0;
+  const int64_t preempted =
+      order_->strategy == ResizeStrategy::kPreempt ? PreemptUntilFits() : 0;
+  preempted_ += preempted;
+  const int64_t target = TargetNow();
+  if (cache_->resize().target_blocks != target) {
+    const absl::Status set = cache_->SetTarget(target);
+    KV_CHECK(set.ok()) << set;
+  }
+  const absl::Status status = cache_->ContinueResize();
+  if (!status.ok()) {
+    End(status);
+  } else if (cache_->resize().block_count == order_->target_blocks) {
+    End(absl::OkStatus());
+  } else if (!order_->sink->OnProgress(Report())) {
+    CallOff(Dropped());
+  }
+  return preempted;
+}
+
+void ResizeTask::CallOff(const absl::Status& why) {
+  if (!active()) return;
+  const absl::Status stays = cache_->SetTarget(cache_->resize().block_count);
+  KV_CHECK(stays.ok()) << stays;
+  End(why);
+}
+
+int64_t ResizeTask::PromisedBlocks() const {
+  const int64_t there = cache_->Capacity().total_blocks;
+  return active() ? std::min(there, order_->target_blocks) : there;
+}
+
+CapacityView ResizeTask::ForAdmission() const {
+  CapacityView capacity = cache_->Capacity();
+  const int64_t extra = capacity.total_blocks - PromisedBlocks();
+  capacity.total_blocks -= extra;
+  // Cached blocks are what has to go for it, then free ones are missing.
+  const int64_t cached = std::min(capacity.cached_blocks, extra);
+  capacity.cached_blocks -= cached;
+  capacity.free_blocks =
+      std::max<int64_t>(capacity.free_blocks - (extra - cached), 0);
+  return capacity;
+}
+
+// Where the pool should be on its way. Unless they are to give way, running
+// sequences keep room for their known tokens and the next block; and the pool
+// is not closed over one that alone would not fit any more, so that each can
+// end, if not without being preempted in between.
+int64_t ResizeTask::TargetNow() const {
+  const int64_t target = order_->target_blocks;
+  if (target >= start_blocks_ || order_->strategy == ResizeStrategy::kPreempt) {
+    return target;
+  }
+  const int64_t needed = NeededBlocks();
+  if (needed <= target && EachCanEndIn(target)) return target;
+  if (order_->strategy == ResizeStrategy::kWait) return start_blocks_;
+  return std::clamp(needed, target + 1, start_blocks_);
+}
+
+int64_t ResizeTask::NeededBlocks() const {
+  int64_t needed = PinnedBlocks();
+  for (const std::unique_ptr<Sequence>& sequence : roster_->running()) {
+    needed += cache_->layout().BlocksFor(sequence->known_count()) + 1 -
+              sequence->lease().block_count();
+  }
+  return needed;
+}
+
+bool ResizeTask::EachCanEndIn(int64_t blocks) const {
+  const auto fits = [&](const std::unique_ptr<Sequence>& sequence) {
+    return cache_->layout().BlocksFor(sequence->most_tokens()) <= blocks;
+  };
+  const auto fits_or_begins = [&](const std::unique_ptr<Sequence>& sequence) {
+    return !sequence->preempted() || fits(sequence);
+  };
+  return absl::c_all_of(roster_->running(), fits) &&
+         absl::c_all_of(roster_->waiting(), fits_or_begins);
+}
+
+int64_t ResizeTask::PreemptUntilFits() {
+  int64_t count = 0;
+  while (PinnedBlocks() > order_->target_blocks &&
+         !roster_->running().empty()) {
+    roster_->PreemptYoungest();
+    ++count;
+  }
+  return count;
+}
+
+int64_t ResizeTask::PinnedBlocks() const {
+  return cache_->Snapshot().tiers.front().blocks.pinned;
+}
+
+ResizeReport ResizeTask::DryRun(const ResizeOrder& order) const {
+  const BlockCounts blocks = cache_->Snapshot().tiers.front().blocks;
+  ResizeReport report = Report();
+  report.target_blocks = order.target_blocks;
+  report.waiting_blocks =
+      std::max<int64_t>(blocks.pinned - order.target_blocks, 0);
+  report.evicted_blocks = std::clamp<int64_t>(
+      blocks.pinned + blocks.cached - order.target_blocks, 0, blocks.cached);
+  report.relocated_blocks = 0;
+  report.preempted_count = 0;
+  if (order.strategy == ResizeStrategy::kPreempt) CountPreemptible(report);
+  return report;
+}
+
+// Blocks that several sequences share are counted with the youngest of them.
+void ResizeTask::CountPreemptible(ResizeReport& report) const {
+  int64_t missing = report.waiting_blocks;
+  const auto& running = roster_->running();
+  for (auto it = running.rbegin(); it != running.rend() && missing > 0; ++it) {
+    missing -= (*it)->lease().block_count();
+    ++report.preempted_count;
+  }
+}
+
+ResizeReport ResizeTask::Report() const {
+  const ResizeProgress progress = cache_->resize();
+  const CacheCounters now = cache_->Snapshot().counters;
+  ResizeReport report;
+  report.target_blocks =
+      active() ? order_->target_blocks : progress.target_blocks;
+  report.block_count = progress.block_count;
+  report.block_bytes = cache_->layout().BlockBytes();
+  report.waiting_blocks =
+      std::max<int64_t>(PinnedBlocks() - report.target_blocks, 0);
+  report.evicted_blocks =
+      now.evicted_resize_blocks - before_.evicted_resize_blocks;
+  report.relocated_blocks = now.relocated_blocks - before_.relocated_blocks;
+  report.preempted_count = preempted_;
+  return report;
+}
+
+void ResizeTask::End(const absl::Status& status) {
+  const ResizeReport report = Report();
+  const std::shared_ptr<ResizeSink> sink = std::move(order_->sink);
+  order_.reset();
+  sink->OnDone(status, report);
+}
+
+}  // namespace kvasir
