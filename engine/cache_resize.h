@@ -41,8 +41,8 @@ class ResizeSink {
   // FAILED_PRECONDITION: another resize is under way. OUT_OF_RANGE: more than
   // can be mapped. RESOURCE_EXHAUSTED: the system has not got the memory.
   // CANCELLED: called off. UNAVAILABLE: the engine has ended.
-  virtual void OnDone(const absl::Status& status,
-                      const ResizeReport& report) = 0;
+  virtual void OnEnd(const absl::Status& status,
+                     const ResizeReport& report) = 0;
 };
 
 // What somebody wants of the cache's size.

@@ -186,6 +186,11 @@ int64_t Engine::max_context() const {
   return impl_->CurrentLimits().EffectiveContext();
 }
 
+bool Engine::cache_limits_context() const {
+  const RequestLimits limits = impl_->CurrentLimits();
+  return limits.cache_tokens < limits.model_context;
+}
+
 absl::Status Engine::Submit(Request request, std::shared_ptr<TokenSink> sink) {
   const absl::Status checked = CheckRequest(request, impl_->CurrentLimits());
   if (absl::IsResourceExhausted(checked)) {

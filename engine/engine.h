@@ -112,6 +112,8 @@ class Engine {
   // limit and the cache as large as it is now allow. What clients are told,
   // requests are checked against and sequences end at.
   int64_t max_context() const;
+  // Whether it is the cache that max_context() is the size of.
+  bool cache_limits_context() const;
 
   // Hands a request over. OK: the sink will get exactly one FinishedEvent.
   // Any other status: the sink gets nothing. INVALID_ARGUMENT: empty prompt,

@@ -24,7 +24,7 @@ ResizeTask::ResizeTask(KvCache* cache, SequenceRoster* roster)
 void ResizeTask::Begin(ResizeOrder order) {
   KV_CHECK(order.sink != nullptr);
   if (active()) {
-    return order.sink->OnDone(
+    return order.sink->OnEnd(
         absl::FailedPreconditionError(
             absl::StrCat("a resize to ", order_->target_blocks,
                          " blocks is under way, from ", start_blocks_)),
@@ -32,7 +32,7 @@ void ResizeTask::Begin(ResizeOrder order) {
   }
   const absl::Status fits = cache_->CheckTarget(order.target_blocks);
   if (!fits.ok() || order.dry_run) {
-    return order.sink->OnDone(fits, DryRun(order));
+    return order.sink->OnEnd(fits, DryRun(order));
   }
   order_ = std::move(order);
   start_blocks_ = cache_->resize().block_count;
@@ -179,7 +179,7 @@ void ResizeTask::End(const absl::Status& status) {
   const ResizeReport report = Report();
   const std::shared_ptr<ResizeSink> sink = std::move(order_->sink);
   order_.reset();
-  sink->OnDone(status, report);
+  sink->OnEnd(status, report);
 }
 
 }  // namespace kvasir

@@ -1,5 +1,6 @@
 #include "server/admin_service.h"
 
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -11,9 +12,12 @@
 #include "cache/base/clock.h"
 #include "cache/base/status_macros.h"
 #include "engine/model/utf8.h"
+#include "server/memory_limit.h"
 #include "server/model_codec.h"
 #include "server/request_codec.h"
 #include "server/request_parse.h"
+#include "server/resize_codec.h"
+#include "server/resize_reactor.h"
 
 namespace kvasir {
 namespace {
@@ -35,6 +39,11 @@ absl::StatusOr<v1::GetCacheStatsResponse> AnswerStats(
   *answer.mutable_stats() = EncodeCacheStats(backend.model(), backend.Stats(),
                                              request.tiers(), absl::Now());
   return answer;
+}
+
+absl::StatusOr<int64_t> MemoryLimitBytes() {
+  ASSIGN_OR_RETURN(const MemoryLimit limit, ReadMemoryLimit(""));
+  return limit.bytes;
 }
 
 // How long the flush waits for running requests; nothing if it does not mind
@@ -140,6 +149,24 @@ grpc::ServerUnaryReactor* AdminService::FlushCache(
     return call.Finish(started);
   }
   return call.reactor();
+}
+
+grpc::ServerWriteReactor<grpc::ByteBuffer>* AdminService::ResizeCache(
+    grpc::CallbackServerContext* context, const grpc::ByteBuffer* wire) {
+  const std::shared_ptr<ResizeReactor> reactor = ResizeReactor::Make(stats_);
+  const auto start = [&]() -> absl::Status {
+    ASSIGN_OR_RETURN(GenerationBackend * backend, state_->Loaded());
+    ASSIGN_OR_RETURN(const v1::ResizeCacheRequest request,
+                     ParseRequest<v1::ResizeCacheRequest>(*wire));
+    ASSIGN_OR_RETURN(ResizeOrder order,
+                     DecodeResize(request, *backend, MemoryLimitBytes));
+    reactor->Start(*backend, std::move(order));
+    return absl::OkStatus();
+  };
+  if (const absl::Status started = start(); !started.ok()) {
+    reactor->Refuse(started);
+  }
+  return reactor.get();
 }
 
 }  // namespace kvasir

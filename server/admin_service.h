@@ -72,6 +72,10 @@ class AdminService final : public RawAdminService {
                                        const grpc::ByteBuffer* wire,
                                        grpc::ByteBuffer* answer) override;
 
+  grpc::ServerWriteReactor<grpc::ByteBuffer>* ResizeCache(
+      grpc::CallbackServerContext* context,
+      const grpc::ByteBuffer* wire) override;
+
   KVASIR_REFUSED_STREAM(WatchCacheStats)
   KVASIR_REFUSED_UNARY(ListPrefixes)
   KVASIR_REFUSED_UNARY(GetPrefix)
@@ -79,7 +83,6 @@ class AdminService final : public RawAdminService {
   KVASIR_REFUSED_UNARY(UnpinPrefix)
   KVASIR_REFUSED_UNARY(EvictPrefixes)
   KVASIR_REFUSED_STREAM(WarmCache)
-  KVASIR_REFUSED_STREAM(ResizeCache)
   KVASIR_REFUSED_UNARY(ListCacheVersions)
   KVASIR_REFUSED_STREAM(CreateCacheVersion)
   KVASIR_REFUSED_UNARY(ActivateCacheVersion)

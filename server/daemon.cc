@@ -77,7 +77,7 @@ void LogReady(const KvasirServer& server, const GenerationBackend& backend) {
        {"backend", info.backend},
        {"threads", absl::StrCat(info.thread_count)},
        {"cache", FormatBytes(cache_bytes)},
-       {"context", absl::StrCat(info.max_context)}});
+       {"context", absl::StrCat(backend.max_context())}});
 }
 
 // What only the model's sizes show to be wrong the engine calls by its own

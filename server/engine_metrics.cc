@@ -217,6 +217,11 @@ void AddPrefixCache(const CacheSnapshot& cache, MetricFamilies& out) {
           Number(counters.evicted_capacity_blocks));
   out.Add({{"tier", "device"}, {"reason", "flush"}},
           Number(counters.evicted_flush_blocks));
+  out.Add({{"tier", "device"}, {"reason", "resize"}},
+          Number(counters.evicted_resize_blocks));
+  out.Counter("kvasir_kv_relocated_blocks_total",
+              "Blocks that a resize copied elsewhere.",
+              Number(counters.relocated_blocks));
 }
 
 }  // namespace

@@ -63,7 +63,7 @@ absl::Duration SteadyDeadline(const grpc::CallbackServerContext& context,
 
 ServedModel ModelOf(const GenerationBackend& backend) {
   return {&backend.tokenizer(), &backend.model(), backend.longest_token_bytes(),
-          backend.cache_limits_context()};
+          backend.max_context(), backend.cache_limits_context()};
 }
 
 bool TakesLong(const v1::TokenizeRequest& request) {
@@ -229,8 +229,9 @@ grpc::ServerUnaryReactor* GenerateService::ListModels(
       *wire, *state_,
       [this](const v1::ListModelsRequest& request,
              const GenerationBackend& backend) {
-        return AnswerListModels(request,
-                                EncodeModel(backend.model(), state_->phase()));
+        return AnswerListModels(
+            request, EncodeModel(backend.model(), backend.max_context(),
+                                 state_->phase()));
       });
 }
 
@@ -245,7 +246,8 @@ grpc::ServerUnaryReactor* GenerateService::GetModel(
           -> absl::StatusOr<v1::GetModelResponse> {
         RETURN_IF_ERROR(CheckModelName(request.model(), backend.model()));
         v1::GetModelResponse model;
-        *model.mutable_model() = EncodeModel(backend.model(), state_->phase());
+        *model.mutable_model() = EncodeModel(
+            backend.model(), backend.max_context(), state_->phase());
         return model;
       });
 }

@@ -1,7 +1,6 @@
 #include "server/generation_backend.h"
 
 #include <algorithm>
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -20,7 +19,10 @@ class EngineBackend final : public GenerationBackend {
   const Tokenizer& tokenizer() const override { return engine_->tokenizer(); }
   const ModelInfo& model() const override { return engine_->model(); }
   size_t longest_token_bytes() const override { return longest_token_bytes_; }
-  bool cache_limits_context() const override;
+  int64_t max_context() const override { return engine_->max_context(); }
+  bool cache_limits_context() const override {
+    return engine_->cache_limits_context();
+  }
   absl::Status Submit(Request request,
                       std::shared_ptr<TokenSink> sink) override {
     return engine_->Submit(std::move(request), std::move(sink));
@@ -31,6 +33,9 @@ class EngineBackend final : public GenerationBackend {
   }
   absl::StatusOr<FlushOutcome> FlushCache() override {
     return engine_->FlushCache();
+  }
+  absl::Status ResizeCache(ResizeOrder order) override {
+    return engine_->ResizeCache(std::move(order));
   }
   void BeginDrain() override { engine_->BeginDrain(); }
   void CancelAll(CancelSource source, std::string_view reason) override {
@@ -44,21 +49,7 @@ class EngineBackend final : public GenerationBackend {
  private:
   std::unique_ptr<Engine> engine_;
   const size_t longest_token_bytes_;
-  // Of the cache, which keeps its size; 0 until the engine has told.
-  mutable std::atomic<int64_t> cache_tokens_{0};
 };
-
-bool EngineBackend::cache_limits_context() const {
-  if (cache_tokens_ == 0) {
-    const EngineStats stats = engine_->Stats();
-    int64_t blocks = 0;
-    for (const TierSnapshot& tier : stats.cache.tiers) {
-      blocks += tier.blocks.total();
-    }
-    cache_tokens_ = blocks * stats.cache.block_tokens;
-  }
-  return cache_tokens_ == engine_->model().max_context;
-}
 
 }  // namespace
 

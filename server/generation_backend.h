@@ -2,6 +2,7 @@
 #define KVASIR_SERVER_GENERATION_BACKEND_H_
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <string_view>
 
@@ -26,13 +27,14 @@ class GenerationBackend {
   virtual const ModelInfo& model() const = 0;
   // Of all tokens of the vocabulary.
   virtual size_t longest_token_bytes() const = 0;
-  // Whether model().max_context is the size of the cache.
+  virtual int64_t max_context() const = 0;
   virtual bool cache_limits_context() const = 0;
   virtual absl::Status Submit(Request request,
                               std::shared_ptr<TokenSink> sink) = 0;
   virtual bool Cancel(std::string_view request_id, CancelSource source,
                       std::string_view reason) = 0;
   virtual absl::StatusOr<FlushOutcome> FlushCache() = 0;
+  virtual absl::Status ResizeCache(ResizeOrder order) = 0;
   virtual void BeginDrain() = 0;
   virtual void CancelAll(CancelSource source, std::string_view reason) = 0;
   virtual bool WaitIdle(absl::Duration timeout) = 0;

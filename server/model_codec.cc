@@ -87,14 +87,15 @@ v1::KvDtype EncodeKvType(const std::string& kv_type) {
   return v1::KV_DTYPE_UNSPECIFIED;
 }
 
-v1::Model EncodeModel(const ModelInfo& info, ServerPhase phase) {
+v1::Model EncodeModel(const ModelInfo& info, int64_t max_context,
+                      ServerPhase phase) {
   v1::Model wire;
   wire.set_name(info.name);
   wire.set_architecture(info.architecture);
   wire.set_quantization(info.quantization);
   wire.set_digest(info.digest);
   wire.set_tokenizer_digest(info.tokenizer_digest);
-  wire.set_max_context(Narrow(info.max_context));
+  wire.set_max_context(Narrow(max_context));
   wire.set_vocab_size(info.vocab_size);
   wire.set_layer_count(info.layer_count);
   wire.set_kv_head_count(info.kv_head_count);
@@ -195,7 +196,8 @@ v1::CacheStats EncodeCacheStats(
   wire.set_lookup_tokens(counters.lookup_tokens);
   wire.set_hit_tokens(counters.hit_tokens);
   wire.set_evicted_blocks(counters.evicted_capacity_blocks +
-                          counters.evicted_flush_blocks);
+                          counters.evicted_flush_blocks +
+                          counters.evicted_resize_blocks);
   wire.set_preemption_count(stats.preemptions);
   wire.set_recomputed_tokens(counters.recomputed_tokens);
   wire.set_running_count(Narrow(stats.requests_running));
@@ -209,6 +211,7 @@ v1::CacheStats EncodeCacheStats(
   wire.set_rejected_collisions(counters.rejected_collisions);
   wire.set_evicted_capacity_blocks(counters.evicted_capacity_blocks);
   wire.set_evicted_flush_blocks(counters.evicted_flush_blocks);
+  wire.set_evicted_resize_blocks(counters.evicted_resize_blocks);
   for (const VersionSnapshot& version : cache.versions) {
     FillVersion(version, *wire.add_versions());
   }

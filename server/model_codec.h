@@ -13,7 +13,8 @@ namespace kvasir {
 
 // What the server tells of its model, its load and its cache. Pure.
 
-v1::Model EncodeModel(const ModelInfo& info, ServerPhase phase);
+v1::Model EncodeModel(const ModelInfo& info, int64_t max_context,
+                      ServerPhase phase);
 
 // The page that is asked for. INVALID_ARGUMENT for a negative page size or a
 // page token that this server never gave.

@@ -51,7 +51,7 @@ absl::StatusOr<std::vector<TokenId>> DecodeIds(
 template <typename Found>
 absl::Status CheckFitsContext(size_t least, const ServedModel& model,
                               const Found& found) {
-  const auto most = static_cast<size_t>(model.info->max_context);
+  const auto most = static_cast<size_t>(model.max_context);
   if (least < most) return absl::OkStatus();
   // The engine's codes and words for a prompt that it has counted.
   const bool cache = model.cache_limits_context;

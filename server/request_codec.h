@@ -40,8 +40,9 @@ struct ServedModel {
   const Tokenizer* tokenizer = nullptr;
   const ModelInfo* info = nullptr;
   size_t longest_token_bytes = 1;
-  // Whether the cache's size, and not the model's or the operator's limit, is
-  // what info->max_context says.
+  // Tokens of prompt and output; and whether it is the cache's size, and not
+  // the model's or the operator's limit, that sets it.
+  int64_t max_context = 0;
   bool cache_limits_context = false;
 };
 

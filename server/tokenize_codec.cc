@@ -146,7 +146,7 @@ absl::StatusOr<v1::TokenizeResponse> AnswerTokenize(
   v1::TokenizeResponse answer;
   answer.mutable_token_ids()->Add(ids.begin(), ids.end());
   answer.set_token_count(Narrow(static_cast<int64_t>(ids.size())));
-  answer.set_max_context(Narrow(model.info->max_context));
+  answer.set_max_context(Narrow(model.max_context));
   if (const size_t bytes = answer.ByteSizeLong(); bytes > kMaxAnswerBytes) {
     return absl::InvalidArgumentError(absl::StrCat(
         InputName(wire), ": wanted an answer of at most ", kMaxAnswerBytes,

@@ -1,8 +1,11 @@
 #include <atomic>
 #include <cstdint>
+#include <limits>
 #include <memory>
+#include <optional>
 #include <string>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/notification.h"
 #include "absl/time/time.h"
@@ -115,6 +118,69 @@ int Flush(const std::string& wait, const Globals& globals) {
   return kExitOk;
 }
 
+struct ResizeOptions {
+  std::string size;
+  bool blocks = false;
+  std::string strategy = "evict";
+  bool dry_run = false;
+};
+
+// "60%" is a share of the server's memory limit, and "8GiB" are bytes.
+std::optional<v1::ResizeCacheRequest> MakeResize(const ResizeOptions& options) {
+  v1::ResizeCacheRequest request;
+  const auto complain = [](const absl::Status& status) {
+    Complain("size: " + std::string(status.message()));
+    return std::nullopt;
+  };
+  if (options.blocks) {
+    const absl::StatusOr<int64_t> blocks =
+        ParseCount(options.size, 1, std::numeric_limits<int32_t>::max());
+    if (!blocks.ok()) return complain(blocks.status());
+    request.set_blocks(*blocks);
+  } else if (absl::EndsWith(options.size, "%")) {
+    // Of a limit of 10,000 "bytes" the share is exact to a hundredth percent.
+    const absl::StatusOr<int64_t> share =
+        ParseSize(options.size, [] { return int64_t{10000}; });
+    if (!share.ok()) return complain(share.status());
+    request.set_ratio(static_cast<double>(*share) / 10000);
+  } else {
+    const absl::StatusOr<int64_t> bytes =
+        ParseSize(options.size, [] { return int64_t{0}; });
+    if (!bytes.ok()) return complain(bytes.status());
+    request.set_bytes(*bytes);
+  }
+  request.set_strategy(options.strategy == "wait" ? v1::RESIZE_STRATEGY_WAIT
+                       : options.strategy == "preempt"
+                           ? v1::RESIZE_STRATEGY_PREEMPT
+                           : v1::RESIZE_STRATEGY_EVICT);
+  request.set_dry_run(options.dry_run);
+  return request;
+}
+
+int Resize(const ResizeOptions& options, const Globals& globals) {
+  const std::optional<v1::ResizeCacheRequest> request = MakeResize(options);
+  if (!request.has_value()) return kExitUsage;
+  Client client(globals);
+  if (!client.Connect()) return kExitConnect;
+  grpc::ClientContext context;
+  client.SetDeadline(context, std::nullopt);
+  const OnInterrupt cancel([&context] { context.TryCancel(); });
+  const auto reader = client.admin().ResizeCache(&context, *request);
+  v1::ResizeCacheResponse report;
+  while (reader->Read(&report)) {
+    if (report.progress().phase() == "done" || options.dry_run) continue;
+    Note(globals, DescribeResize(report));
+  }
+  const grpc::Status status = reader->Finish();
+  if (!status.ok()) return client.Report(status);
+  if (globals.json) {
+    PrintJson(report, false);
+  } else {
+    WriteText(DescribeResize(report) + "\n");
+  }
+  return kExitOk;
+}
+
 }  // namespace
 
 void AddCacheCommands(CLI::App& app, Action& action) {
@@ -132,6 +198,28 @@ void AddCacheCommands(CLI::App& app, Action& action) {
   stats->callback([options, &action] {
     action = [options](const Globals& globals) {
       return Stats(*options, globals);
+    };
+  });
+  auto resizing = std::make_shared<ResizeOptions>();
+  CLI::App* resize = cache->add_subcommand(
+      "resize", "Change its size while requests run; Ctrl-C calls it off");
+  resize
+      ->add_option("size", resizing->size,
+                   "512MiB, 8GiB, or 60% of the server's memory limit")
+      ->required();
+  resize->add_flag("--blocks", resizing->blocks, "The size counts blocks");
+  resize
+      ->add_option("--strategy", resizing->strategy,
+                   "What running requests that hold too much do: wait (nothing "
+                   "changes until they fit), evict (cached content goes at "
+                   "once) or preempt (the youngest give way)")
+      ->check(CLI::IsMember({"wait", "evict", "preempt"}))
+      ->capture_default_str();
+  resize->add_flag("--dry-run", resizing->dry_run,
+                   "Only tell what would be evicted, preempted, waited for");
+  resize->callback([resizing, &action] {
+    action = [resizing](const Globals& globals) {
+      return Resize(*resizing, globals);
     };
   });
   auto wait = std::make_shared<std::string>();

@@ -89,7 +89,8 @@ std::string RenderCacheStats(const v1::CacheStats& stats, bool bold) {
            {"evicted",
             absl::StrCat(
                 FormatCount(stats.evicted_capacity_blocks()), " for room, ",
-                FormatCount(stats.evicted_flush_blocks()), " flushed")}}));
+                FormatCount(stats.evicted_flush_blocks()), " flushed, ",
+                FormatCount(stats.evicted_resize_blocks()), " resized")}}));
   return text;
 }
 
@@ -131,6 +132,27 @@ std::string CacheWatch::Line(const v1::CacheStats& stats) {
       FormatCount(device.free_blocks()), FormatCount(device.cached_blocks()),
       FormatCount(device.pinned_blocks()), FormatPercent(device.usage_ratio()),
       hit, lookups, evictions);
+}
+
+std::string DescribeResize(const v1::ResizeCacheResponse& report) {
+  const v1::OperationProgress& progress = report.progress();
+  std::string line =
+      absl::StrCat(progress.phase(), ": ", FormatBytes(report.current_bytes()),
+                   " of ", FormatBytes(report.target_bytes()), " wanted");
+  if (progress.phase() == "done") {
+    line = absl::StrCat("resized to ", FormatBytes(report.current_bytes()));
+  } else if (progress.phase() == "dry run") {
+    line = absl::StrCat("from ", FormatBytes(report.current_bytes()), " to ",
+                        FormatBytes(report.target_bytes()), " would mean");
+  }
+  absl::StrAppend(&line, "; ", Plural(report.evicted_block_count(), "block"),
+                  " evicted, ", Plural(report.preempted_count(), "request"),
+                  " preempted");
+  if (report.waiting_block_count() > 0) {
+    absl::StrAppend(&line, ", ", Plural(report.waiting_block_count(), "block"),
+                    " too many in use");
+  }
+  return line;
 }
 
 }  // namespace kvasir::cli

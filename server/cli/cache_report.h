@@ -26,6 +26,9 @@ class CacheWatch {
   std::optional<v1::CacheStats> previous_;
 };
 
+// One line: where a resize stands, or what it would do.
+std::string DescribeResize(const v1::ResizeCacheResponse& report);
+
 }  // namespace kvasir::cli
 
 #endif  // KVASIR_SERVER_CLI_CACHE_REPORT_H_

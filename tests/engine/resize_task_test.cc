@@ -35,7 +35,7 @@ class RecordingResize final : public ResizeSink {
     ++slices;
     return slices != call_off_after;
   }
-  void OnDone(const absl::Status& end, const ResizeReport& report) override {
+  void OnEnd(const absl::Status& end, const ResizeReport& report) override {
     EXPECT_FALSE(status.has_value()) << "told twice";
     status = end;
     last = report;

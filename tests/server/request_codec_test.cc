@@ -33,7 +33,7 @@ class RequestCodecTest : public testing::Test {
     return DecodeGenerate(
         wire_, context_,
         {tokenizer_.get(), &info_, LongestTokenBytes(*tokenizer_),
-         cache_limits_context_});
+         info_.max_context, cache_limits_context_});
   }
 
   // The code, and a message that names the field, what was wanted and found.

@@ -80,6 +80,7 @@ class FakeBackend final : public GenerationBackend {
   const Tokenizer& tokenizer() const override { return *tokenizer_; }
   const ModelInfo& model() const override { return info_; }
   size_t longest_token_bytes() const override { return longest_; }
+  int64_t max_context() const override { return info_.max_context; }
   bool cache_limits_context() const override { return false; }
 
   absl::Status Submit(Request request,
@@ -100,6 +101,11 @@ class FakeBackend final : public GenerationBackend {
   }
   absl::StatusOr<FlushOutcome> FlushCache() override {
     return FlushOutcome{3, 4096};
+  }
+  absl::Status ResizeCache(ResizeOrder order) override {
+    absl::MutexLock lock(&mu_);
+    resize_ = std::move(order);
+    return absl::OkStatus();
   }
   void BeginDrain() override {}
   void CancelAll(CancelSource source, std::string_view reason) override {}
@@ -122,6 +128,11 @@ class FakeBackend final : public GenerationBackend {
   void DropSinks() {
     absl::MutexLock lock(&mu_);
     sinks_.clear();
+  }
+  // The last order; its sink is empty before there was one.
+  ResizeOrder resize() const {
+    absl::MutexLock lock(&mu_);
+    return resize_;
   }
   std::vector<std::string> cancelled() const {
     absl::MutexLock lock(&mu_);
@@ -151,6 +162,7 @@ class FakeBackend final : public GenerationBackend {
   mutable absl::Mutex mu_;
   std::vector<Request> requests_ ABSL_GUARDED_BY(mu_);
   std::vector<std::shared_ptr<TokenSink>> sinks_ ABSL_GUARDED_BY(mu_);
+  ResizeOrder resize_ ABSL_GUARDED_BY(mu_);
   std::vector<std::string> cancelled_ ABSL_GUARDED_BY(mu_);
   std::vector<std::string> cancel_reasons_ ABSL_GUARDED_BY(mu_);
   EngineStats stats_ ABSL_GUARDED_BY(mu_);
