@@ -21,7 +21,8 @@ struct ResizeReport {
   int64_t target_blocks = 0;
   int64_t block_count = 0;  // that have memory now
   int64_t block_bytes = 0;
-  int64_t waiting_blocks = 0;    // held by requests, and too many
+  bool waits = false;            // until requests end
+  int64_t waiting_blocks = 0;    // that they hold, and too many
   int64_t evicted_blocks = 0;    // so far
   int64_t relocated_blocks = 0;  // so far
   int64_t preempted_count = 0;   // so far

@@ -31,8 +31,8 @@
 namespace kvasir {
 namespace {
 
-// Address space for all the memory that there is, so that the cache can grow; it
-// costs none. A cache that starts larger is the operator's wish.
+// Address space for all the memory that there is, so that the cache can grow;
+// it costs none. A cache that starts larger is the operator's wish.
 int64_t BlocksOfThisMachine(const KvLayout& layout) {
   return int64_t{sysconf(_SC_PHYS_PAGES)} * sysconf(_SC_PAGESIZE) /
          layout.BlockBytes();

@@ -24,11 +24,10 @@ ResizeTask::ResizeTask(KvCache* cache, SequenceRoster* roster)
 void ResizeTask::Begin(ResizeOrder order) {
   KV_CHECK(order.sink != nullptr);
   if (active()) {
-    return order.sink->OnEnd(
-        absl::FailedPreconditionError(
-            absl::StrCat("a resize to ", order_->target_blocks,
-                         " blocks is under way, from ", start_blocks_)),
-        DryRun(order));
+    return order.sink->OnEnd(absl::FailedPreconditionError(absl::StrCat(
+                                 "a resize to ", order_->target_blocks,
+                                 " blocks is under way, from ", start_blocks_)),
+                             DryRun(order));
   }
   const absl::Status fits = cache_->CheckTarget(order.target_blocks);
   if (!fits.ok() || order.dry_run) {
@@ -166,6 +165,7 @@ ResizeReport ResizeTask::Report() const {
       active() ? order_->target_blocks : progress.target_blocks;
   report.block_count = progress.block_count;
   report.block_bytes = cache_->layout().BlockBytes();
+  report.waits = active() && TargetNow() != order_->target_blocks;
   report.waiting_blocks =
       std::max<int64_t>(PinnedBlocks() - report.target_blocks, 0);
   report.evicted_blocks =

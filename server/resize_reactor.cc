@@ -99,10 +99,10 @@ void ResizeReactor::Go() {
     absl::MutexLock lock(&mu_);
     if (writing_ || finished_) return;
     if (newest_.has_value() && !cancelled_) {
-      const char* phase = dry_run_                      ? "dry run"
-                          : end_.has_value()            ? "done"
-                          : newest_->waiting_blocks > 0 ? "waiting"
-                                                        : "resizing";
+      const char* phase = dry_run_           ? "dry run"
+                          : end_.has_value() ? "done"
+                          : newest_->waits   ? "waiting"
+                                             : "resizing";
       current_ = ToBytes(EncodeResize(*newest_, start_blocks_, phase));
       newest_.reset();
       writing_ = true;

@@ -2,6 +2,7 @@
 // is left in the cache afterwards.
 
 #include <chrono>
+#include <cmath>
 #include <deque>
 #include <memory>
 #include <string>
@@ -256,6 +257,126 @@ TEST_F(ServerLiveTest, FlushThatMayNotWaitMindsRunningRequests) {
   const v1::TierStats device = live_->Stats().tiers(0);
   EXPECT_EQ(device.free_blocks(), kBlocks) << "C4: exactly zero are used";
   EXPECT_EQ(device.bytes().free(), device.capacity_bytes());
+}
+
+// C6 and CTX-2 over the wire: a stream outlives the shrink unchanged, and what
+// is advertised follows.
+TEST_F(ServerLiveTest, TheCacheIsResizedUnderAStream) {
+  v1::GenerateRequest request = Ask(std::string(200, 'r'), 60);
+  request.mutable_sampling()->set_temperature(0);
+  request.mutable_stopping()->set_ignore_eos(true);
+  const std::vector<uint32_t> cold = live_->Generate(request).ids();
+  ASSERT_EQ(cold.size(), 60u);
+
+  const auto resize = [this](int64_t blocks, v1::ResizeStrategy strategy) {
+    grpc::ClientContext context;
+    v1::ResizeCacheRequest wire;
+    wire.set_blocks(blocks);
+    wire.set_strategy(strategy);
+    const auto reader = live_->admin().ResizeCache(&context, wire);
+    v1::ResizeCacheResponse last;
+    while (reader->Read(&last)) {
+    }
+    const grpc::Status status = reader->Finish();
+    EXPECT_TRUE(status.ok()) << status.error_message();
+    EXPECT_EQ(last.progress().phase(), "done");
+    EXPECT_EQ(last.current_bytes(), last.target_bytes());
+  };
+  const auto context_of = [this] {
+    grpc::ClientContext context;
+    v1::GetModelResponse answer;
+    EXPECT_TRUE(live_->inference().GetModel(&context, {}, &answer).ok());
+    return answer.model().max_context();
+  };
+  for (const v1::ResizeStrategy strategy :
+       {v1::RESIZE_STRATEGY_WAIT, v1::RESIZE_STRATEGY_EVICT,
+        v1::RESIZE_STRATEGY_PREEMPT}) {
+    grpc::ClientContext context;
+    const auto reader = live_->inference().Generate(&context, request);
+    v1::GenerateResponse message;
+    std::vector<uint32_t> ids;
+    const auto take = [&] {
+      const auto& delta = message.delta().token_ids();
+      ids.insert(ids.end(), delta.begin(), delta.end());
+      const auto& rest = message.finished().token_ids();
+      ids.insert(ids.end(), rest.begin(), rest.end());
+    };
+    ASSERT_TRUE(reader->Read(&message));
+    take();
+    std::thread resizing([&] { resize(20, strategy); });
+    while (reader->Read(&message)) take();
+    EXPECT_TRUE(reader->Finish().ok());
+    resizing.join();
+    EXPECT_EQ(ids, cold) << strategy;
+    EXPECT_EQ(live_->Stats().tiers(0).capacity_bytes(),
+              20 * live_->Stats().tiers(0).block_bytes());
+    EXPECT_EQ(context_of(), 320);
+    resize(kBlocks, strategy);
+    EXPECT_EQ(context_of(), kContext);
+  }
+}
+
+TEST_F(ServerLiveTest, ResizesThatMakeNoSenseAreRefusedByField) {
+  const auto refused = [this](const v1::ResizeCacheRequest& wire) {
+    grpc::ClientContext context;
+    const auto reader = live_->admin().ResizeCache(&context, wire);
+    v1::ResizeCacheResponse last;
+    EXPECT_FALSE(reader->Read(&last));
+    return reader->Finish();
+  };
+  v1::ResizeCacheRequest wire;
+  EXPECT_THAT(refused(wire).error_message(), HasSubstr("target: wanted"));
+  for (const double ratio : {0.0, -1.0, 1.5, std::nan("")}) {
+    wire.set_ratio(ratio);
+    EXPECT_EQ(refused(wire).error_code(), grpc::INVALID_ARGUMENT) << ratio;
+  }
+  wire.set_blocks(0);
+  EXPECT_THAT(refused(wire).error_message(), HasSubstr("blocks: wanted"));
+  wire.set_bytes(1);
+  EXPECT_THAT(refused(wire).error_message(), HasSubstr("at least one block"));
+  wire.set_bytes(int64_t{1} << 60);
+  EXPECT_EQ(refused(wire).error_code(), grpc::RESOURCE_EXHAUSTED);
+  wire.set_blocks(10);
+  wire.set_tier(v1::CACHE_TIER_DISK);
+  EXPECT_EQ(refused(wire).error_code(), grpc::UNIMPLEMENTED);
+  wire.clear_tier();
+  wire.set_strategy(static_cast<v1::ResizeStrategy>(9));
+  EXPECT_THAT(refused(wire).error_message(), HasSubstr("strategy: wanted"));
+  wire.clear_strategy();
+  wire.set_model("other");
+  EXPECT_EQ(refused(wire).error_code(), grpc::NOT_FOUND);
+}
+
+// Ending the call ends the resize, wherever it is.
+TEST_F(ServerLiveTest, ACancelledResizeIsCalledOff) {
+  grpc::ClientContext stream_context;
+  const auto stream =
+      live_->inference().Generate(&stream_context, AskForMuch("holds"));
+  ExpectRunning(*stream);
+  grpc::ClientContext context;
+  v1::ResizeCacheRequest wire;
+  wire.set_blocks(1);
+  wire.set_strategy(v1::RESIZE_STRATEGY_WAIT);
+  const auto reader = live_->admin().ResizeCache(&context, wire);
+  v1::ResizeCacheResponse report;
+  ASSERT_TRUE(reader->Read(&report));
+  EXPECT_EQ(report.progress().phase(), "waiting");
+  context.TryCancel();
+  EXPECT_EQ(reader->Finish().error_code(), grpc::CANCELLED);
+  EXPECT_TRUE(Eventually([this] {
+    grpc::ClientContext again;
+    v1::ResizeCacheRequest dry;
+    dry.set_blocks(5);
+    dry.set_dry_run(true);
+    const auto dry_reader = live_->admin().ResizeCache(&again, dry);
+    v1::ResizeCacheResponse answer;
+    while (dry_reader->Read(&answer)) {
+    }
+    return dry_reader->Finish().ok() && answer.progress().phase() == "dry run";
+  })) << "another one may begin";
+  EXPECT_EQ(live_->Stats().tiers(0).capacity_bytes(),
+            kBlocks * live_->Stats().tiers(0).block_bytes());
+  stream_context.TryCancel();
 }
 
 // C10, the mild way: what runs ends, what is new is sent elsewhere.
