@@ -142,6 +142,17 @@ TEST_P(ExactnessTest, WithAndWithoutPrefixHits) {
   Expect(rig.RunAlone(cases_), "flushed, then alone");
 }
 
+// C6: blocks that move, go and come back change no bit.
+TEST_P(ExactnessTest, WhileTheCacheIsResized) {
+  ExactnessRig rig(options_);
+  rig.KeepResizing({24, 200, 40, 120});
+  for (int round = 0; round < 3; ++round) {
+    Expect(rig.Run(cases_, Staggered()), absl::StrCat("round ", round));
+  }
+  EXPECT_GE(rig.resizes_done(), 3);
+  EXPECT_GT(rig.relocated_blocks(), 0);
+}
+
 TEST_P(ExactnessTest, AfterPreemption) {
   cases_.resize(6);
   for (size_t i = 0; i < cases_.size(); ++i) {

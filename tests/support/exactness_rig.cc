@@ -1,5 +1,6 @@
 #include "tests/support/exactness_rig.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 #include <memory>
@@ -18,6 +19,11 @@
 namespace kvasir {
 namespace {
 
+// What resizes may ask for, and how much a slice of one does: little, so that
+// steps come in between.
+constexpr int64_t kMostBlocks = 256;
+constexpr int64_t kSliceBlocks = 64;
+
 LoadedModel MustLoad(const EngineOptions& options) {
   absl::StatusOr<LoadedModel> model = LoadModel(options);
   KV_CHECK(model.ok()) << model.status();
@@ -26,10 +32,13 @@ LoadedModel MustLoad(const EngineOptions& options) {
 
 std::unique_ptr<KvCache> MustMakeCache(const EngineOptions& options,
                                        const KvLayout& layout) {
-  auto cache = KvCache::Create({.layout = layout,
-                                .capacity_blocks = options.cache_blocks,
-                                .prefix_caching = options.prefix_caching},
-                               MakeHostMemory(), MakeLruPolicy());
+  auto cache = KvCache::Create(
+      {.layout = layout,
+       .capacity_blocks = options.cache_blocks,
+       .address_space_blocks = std::max(kMostBlocks, options.cache_blocks),
+       .prefix_caching = options.prefix_caching,
+       .resize_slice_bytes = kSliceBlocks * layout.BlockBytes()},
+      MakeHostMemory(), MakeLruPolicy());
   KV_CHECK(cache.ok()) << cache.status();
   return *std::move(cache);
 }
@@ -103,6 +112,7 @@ std::vector<ExactnessAnswer> ExactnessRig::Run(
       request.stopping.ignore_eos = true;
       KV_CHECK(inbox_.Submit(std::move(request), sinks[i], clock_.Now()).ok());
     }
+    if (!sizes_.empty() && resize_ == nullptr) BeginResize();
     loop_->Turn();
   }
   std::vector<ExactnessAnswer> answers(cases.size());
@@ -114,6 +124,34 @@ std::vector<ExactnessAnswer> ExactnessRig::Run(
   }
   logits_.clear();
   return answers;
+}
+
+void ExactnessRig::BeginResize() {
+  class Sink final : public ResizeSink {
+   public:
+    Sink(std::shared_ptr<ResizeSink>* slot, int64_t* done)
+        : slot_(slot), done_(done) {}
+    bool OnProgress(const ResizeReport& report) override { return true; }
+    void OnEnd(const absl::Status& status,
+               const ResizeReport& report) override {
+      EXPECT_TRUE(status.ok()) << status;
+      ++*done_;
+      slot_->reset();
+    }
+
+   private:
+    std::shared_ptr<ResizeSink>* const slot_;
+    int64_t* const done_;
+  };
+  constexpr ResizeStrategy kStrategies[] = {
+      ResizeStrategy::kPreempt, ResizeStrategy::kEvict, ResizeStrategy::kWait};
+  resize_ = std::make_shared<Sink>(&resize_, &resizes_done_);
+  const size_t turn = static_cast<size_t>(resizes_begun_++);
+  KV_CHECK(inbox_
+               .Post(ResizeOrder{sizes_[turn % sizes_.size()],
+                                 kStrategies[turn / sizes_.size() % 3], false,
+                                 resize_})
+               .ok());
 }
 
 std::vector<ExactnessAnswer> ExactnessRig::RunAlone(

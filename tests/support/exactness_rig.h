@@ -48,9 +48,20 @@ class ExactnessRig {
       const std::vector<ExactnessCase>& cases);
 
   void Flush() { cache_->Flush(); }
+
+  // While Run() turns, the cache goes to each of these sizes in turn, over and
+  // over, by one strategy after the other.
+  void KeepResizing(std::vector<int64_t> blocks) { sizes_ = std::move(blocks); }
+  // Resizes that reached their size so far, and blocks they moved.
+  int64_t resizes_done() const { return resizes_done_; }
+  int64_t relocated_blocks() const {
+    return cache_->Snapshot().counters.relocated_blocks;
+  }
   const Tokenizer& tokenizer() const { return *model_.tokenizer; }
 
  private:
+  void BeginResize();
+
   FakeClock clock_;
   LoadedModel model_;
   std::unique_ptr<KvCache> cache_;
@@ -60,6 +71,11 @@ class ExactnessRig {
   StatsBoard board_;
   std::unique_ptr<EngineLoop> loop_;
   int64_t submitted_ = 0;
+
+  std::vector<int64_t> sizes_;
+  std::shared_ptr<ResizeSink> resize_;  // under way
+  int64_t resizes_begun_ = 0;
+  int64_t resizes_done_ = 0;
 };
 
 }  // namespace kvasir
