@@ -55,14 +55,18 @@ absl::StatusOr<std::unique_ptr<KvCache>> MakeCache(const EngineOptions& options,
         absl::StrCat("cache_blocks: wanted at most ", most, " of ",
                      layout.BlockBytes(), " bytes, found ", blocks));
   }
-  return KvCache::Create(
-      {.layout = layout,
-       .capacity_blocks = blocks,
-       .address_space_blocks =
-           std::max(blocks, std::min(most, BlocksOfThisMachine(layout))),
-       .prefix_caching = options.prefix_caching,
-       .index_hash_bits = options.index_hash_bits},
-      MakeHostMemory(), MakeLruPolicy());
+  KvCache::Options cache;
+  cache.layout = layout;
+  cache.capacity_blocks = blocks;
+  cache.address_space_blocks =
+      std::max(blocks, std::min(most, BlocksOfThisMachine(layout)));
+  cache.prefix_caching = options.prefix_caching;
+  cache.index_hash_bits = options.index_hash_bits;
+  auto made = KvCache::Create(cache, MakeHostMemory(), MakeLruPolicy());
+  if (!absl::IsResourceExhausted(made.status())) return made;
+  // Where address space is limited (ulimit -v), the cache does without growth.
+  cache.address_space_blocks = blocks;
+  return KvCache::Create(cache, MakeHostMemory(), MakeLruPolicy());
 }
 
 RequestLimits LimitsOf(const EngineOptions& options, const LoadedModel& model,

@@ -117,6 +117,7 @@ void EngineLoop::Run() {
   const absl::Status ended =
       absl::UnavailableError("the engine is shutting down");
   resize_.CallOff(ended);
+  resize_.TellEnd();
   EndAll(ended, Ending::kDrain);
 }
 
@@ -172,6 +173,9 @@ void EngineLoop::ContinueResize() {
   if (parts_.cache_tokens != nullptr) {
     parts_.cache_tokens->store(limits_.cache_tokens, std::memory_order_relaxed);
   }
+  if (!resize_.ended()) return;
+  Publish();
+  resize_.TellEnd();
 }
 
 void EngineLoop::EndUnwanted() {

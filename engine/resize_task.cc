@@ -177,9 +177,15 @@ ResizeReport ResizeTask::Report() const {
 
 void ResizeTask::End(const absl::Status& status) {
   const ResizeReport report = Report();
-  const std::shared_ptr<ResizeSink> sink = std::move(order_->sink);
+  ended_ = {std::move(order_->sink), status, report};
   order_.reset();
-  sink->OnEnd(status, report);
+}
+
+void ResizeTask::TellEnd() {
+  if (!ended_.has_value()) return;
+  const Ended ended = *std::move(ended_);
+  ended_.reset();
+  ended.sink->OnEnd(ended.status, ended.report);
 }
 
 }  // namespace kvasir

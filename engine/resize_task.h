@@ -2,6 +2,7 @@
 #define KVASIR_ENGINE_RESIZE_TASK_H_
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 
 #include "absl/status/status.h"
@@ -30,6 +31,11 @@ class ResizeTask {
   // Ends what is under way; the pool stays as large as it is.
   void CallOff(const absl::Status& why);
 
+  // Whether a resize has ended and its sink does not know yet: whoever is told
+  // must find the numbers published.
+  bool ended() const { return ended_.has_value(); }
+  void TellEnd();
+
   bool active() const { return order_.has_value(); }
 
   // Blocks that a request may count on, now and later.
@@ -49,10 +55,17 @@ class ResizeTask {
   ResizeReport Report() const;
   void End(const absl::Status& status);
 
+  struct Ended {
+    std::shared_ptr<ResizeSink> sink;
+    absl::Status status;
+    ResizeReport report;
+  };
+
   KvCache* const cache_;
   SequenceRoster* const roster_;
 
   std::optional<ResizeOrder> order_;
+  std::optional<Ended> ended_;
   int64_t start_blocks_ = 0;  // when it began
   int64_t preempted_ = 0;
   CacheCounters before_;

@@ -206,6 +206,35 @@ TEST_F(ResizeTaskTest, ADryRunTellsAndChangesNothing) {
   EXPECT_EQ(engine_.limits().cache_tokens, 64 * 16);
 }
 
+// Whoever is told that the size is reached must find it wherever it looks.
+TEST_F(ResizeTaskTest, NumbersArePublishedBeforeTheEndIsTold) {
+  class Asking final : public ResizeSink {
+   public:
+    explicit Asking(LoopHarness* engine) : engine_(engine) {}
+    bool OnProgress(const ResizeReport& report) override { return true; }
+    void OnEnd(const absl::Status& status,
+               const ResizeReport& report) override {
+      tokens = engine_->limits().cache_tokens;
+      blocks = engine_->published().cache.tiers.at(0).blocks.total();
+    }
+    int64_t tokens = 0;
+    int64_t blocks = 0;
+
+   private:
+    LoopHarness* engine_;
+  };
+  for (const int64_t target : {20, 100}) {
+    const auto sink = std::make_shared<Asking>(&engine_);
+    ASSERT_TRUE(
+        engine_.inbox()
+            .Post(ResizeOrder{target, ResizeStrategy::kEvict, false, sink})
+            .ok());
+    for (int i = 0; i < 100; ++i) engine_.Turn();
+    EXPECT_EQ(sink->blocks, target);
+    EXPECT_EQ(sink->tokens, target * 16);
+  }
+}
+
 TEST_F(ResizeTaskTest, OneAtATimeAndNeverForgotten) {
   const auto running = engine_.Submit(RandomPrompt(1, 700), 100);
   engine_.Turn();
