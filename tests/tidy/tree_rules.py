@@ -15,7 +15,8 @@ MAX_FUNCTION_LINES = 70
 MAX_HEADER_CHAIN = 8
 MAX_COLUMNS = 80
 # A ratchet on the way to 0.8: raise it when a room has earned more.
-MIN_TEST_TO_CODE = {"cache/": 0.8, "engine/": 0.75}
+MIN_TEST_TO_CODE = {"cache/": 0.8, "engine/": 0.8,
+                    "server/": 0.5}
 
 SOURCE_DIRS = ("cache", "engine", "server", "tests")
 ENDINGS = (".h", ".cc", ".cu", ".cuh")
