@@ -36,7 +36,7 @@ constexpr absl::Duration kStuckGrace = absl::Seconds(10);
 constexpr int kSignalExitBase = 128;
 
 const char* NameOf(int signal) {
-  return signal == SIGINT ? "SIGINT" : "SIGTERM";
+  return signal == SIGINT ? "SIGINT" : signal == SIGHUP ? "SIGHUP" : "SIGTERM";
 }
 
 // gRPC tells of a listener that it has given up, for want of file descriptors,

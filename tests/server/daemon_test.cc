@@ -149,9 +149,12 @@ TEST_F(DaemonTest, ModelThatCannotChatIsSaidInTheLog) {
   EXPECT_EQ(daemon.Wait(), 0) << daemon.log();
 }
 
-// SRV-1 (b), SRV-3: port 0 is told, both signals end it cleanly.
-TEST_F(DaemonTest, IdleDaemonEndsWithZeroOnEitherSignal) {
-  for (const int signal : {SIGTERM, SIGINT}) {
+// SRV-1 (b), SRV-3: port 0 is told, each signal ends it cleanly, and a terminal
+// that closes is one of them.
+TEST_F(DaemonTest, IdleDaemonEndsWithZeroOnAnySignal) {
+  for (const auto& [signal, name] :
+       {std::pair{SIGTERM, "SIGTERM"}, std::pair{SIGINT, "SIGINT"},
+        std::pair{SIGHUP, "SIGHUP"}}) {
     Process daemon(Arguments());
     const std::string ready = daemon.WaitForLine("kvasird is ready");
     EXPECT_NE(Field(ready, "grpc"), "127.0.0.1:0");
@@ -160,6 +163,7 @@ TEST_F(DaemonTest, IdleDaemonEndsWithZeroOnEitherSignal) {
     EXPECT_EQ(Field(ready, "threads"), "1");
     daemon.Signal(signal);
     EXPECT_EQ(daemon.Wait(), 0) << daemon.log();
+    EXPECT_THAT(daemon.log(), HasSubstr(std::string("signal=") + name));
   }
 }
 
