@@ -149,6 +149,21 @@ TEST_F(ServerCallsTest, UnbuiltMethodsAreRefusedByName) {
   EXPECT_EQ(refused, 18);
 }
 
+// Unpacked before its size is looked at, a small message could take any amount
+// of memory.
+TEST_F(ServerCallsTest, CompressedRequestsAreRefused) {
+  Serve();
+  for (const grpc_compression_algorithm packed :
+       {GRPC_COMPRESS_GZIP, GRPC_COMPRESS_DEFLATE}) {
+    grpc::ClientContext context;
+    context.set_compression_algorithm(packed);
+    const LiveServer::Result result =
+        live_.Generate(context, Ask(std::string(5000, 'a')));
+    EXPECT_EQ(result.status.error_code(), grpc::UNIMPLEMENTED);
+    EXPECT_THAT(result.status.error_message(), HasSubstr("is disabled"));
+  }
+}
+
 TEST_F(ServerCallsTest, RefusalsOfTheEngineReachTheClient) {
   Serve();
   backend_->submit_status =
