@@ -1,5 +1,6 @@
 #include "cache/eviction_order.h"
 
+#include <cmath>
 #include <cstddef>
 #include <utility>
 
@@ -9,18 +10,20 @@
 
 namespace kvasir {
 
-EvictionOrder::EvictionOrder(std::unique_ptr<EvictionPolicy> policy)
-    : policy_(std::move(policy)) {
-  KV_CHECK(policy_ != nullptr);
+bool EvictionOrder::ComesBefore(const Place& a, const Place& b) {
+  if (a.rank != b.rank) return a.rank < b.rank;
+  if (a.depth != b.depth) return a.depth > b.depth;
+  return a.block < b.block;
 }
 
-void EvictionOrder::Insert(const EvictionCandidate& candidate) {
-  KV_CHECK(candidate.block.valid() && !Contains(candidate.block))
-      << "block " << candidate.block;
-  const size_t id = static_cast<size_t>(candidate.block.value());
+void EvictionOrder::Insert(const Place& place) {
+  KV_CHECK(place.block.valid() && !Contains(place.block))
+      << "block " << place.block;
+  KV_CHECK(std::isfinite(place.rank)) << "rank " << place.rank;
+  const size_t id = static_cast<size_t>(place.block.value());
   if (id >= positions_.size()) positions_.resize(id + 1, kAbsent);
   positions_[id] = static_cast<int32_t>(heap_.size());
-  heap_.push_back(candidate);
+  heap_.push_back(place);
   MoveUp(heap_.size() - 1);
 }
 
@@ -36,25 +39,46 @@ void EvictionOrder::Remove(BlockId block) {
   MoveDown(index);
 }
 
-BlockId EvictionOrder::First() const {
+const EvictionOrder::Place& EvictionOrder::FirstPlace() const {
   KV_CHECK(!heap_.empty()) << "nothing can be evicted";
-  return heap_.front().block;
+  return heap_.front();
+}
+
+void EvictionOrder::Refresh(absl::FunctionRef<EvictionRank(BlockId)> rank_of) {
+  if (heap_.empty()) return;
+  int64_t asked = 0;
+  for (int64_t i = 0; i < kSweepIds && asked < kSweepReranks; ++i) {
+    if (swept_ >= positions_.size()) swept_ = 0;
+    const int32_t position = positions_[swept_++];
+    if (position == kAbsent) continue;
+    Rerank(position, rank_of(heap_[position].block));
+    ++asked;
+  }
+  while (asked++ < kMaxReranks) {
+    const BlockId first = heap_.front().block;
+    if (!Rerank(0, rank_of(first)) || heap_.front().block == first) return;
+  }
+}
+
+bool EvictionOrder::Rerank(size_t index, EvictionRank rank) {
+  KV_CHECK(std::isfinite(rank)) << "rank " << rank;
+  const BlockId block = heap_[index].block;
+  if (heap_[index].rank == rank) return false;
+  heap_[index].rank = rank;
+  MoveUp(index);
+  MoveDown(static_cast<size_t>(positions_[block.value()]));
+  return true;
 }
 
 void EvictionOrder::Clear() {
   heap_.clear();
   positions_.clear();
+  swept_ = 0;
 }
 
 bool EvictionOrder::Contains(BlockId block) const {
   const size_t id = static_cast<size_t>(block.value());
   return id < positions_.size() && positions_[id] != kAbsent;
-}
-
-bool EvictionOrder::Before(size_t a, size_t b) const {
-  if (policy_->Before(heap_[a], heap_[b])) return true;
-  if (policy_->Before(heap_[b], heap_[a])) return false;
-  return heap_[a].block < heap_[b].block;
 }
 
 void EvictionOrder::Swap(size_t a, size_t b) {
@@ -66,7 +90,7 @@ void EvictionOrder::Swap(size_t a, size_t b) {
 void EvictionOrder::MoveUp(size_t index) {
   while (index > 0) {
     const size_t parent = (index - 1) / 2;
-    if (!Before(index, parent)) return;
+    if (!ComesBefore(heap_[index], heap_[parent])) return;
     Swap(index, parent);
     index = parent;
   }
@@ -76,7 +100,8 @@ void EvictionOrder::MoveDown(size_t index) {
   for (;;) {
     size_t first = index;
     for (const size_t child : {2 * index + 1, 2 * index + 2}) {
-      if (child < heap_.size() && Before(child, first)) first = child;
+      if (child < heap_.size() && ComesBefore(heap_[child], heap_[first]))
+        first = child;
     }
     if (first == index) return;
     Swap(index, first);
@@ -96,7 +121,7 @@ std::vector<std::string> EvictionOrder::Violations() const {
     const BlockId block = heap_[i].block;
     if (!Contains(block) ||
         positions_[block.value()] != static_cast<int32_t>(i) ||
-        (i > 0 && Before(i, (i - 1) / 2))) {
+        (i > 0 && ComesBefore(heap_[i], heap_[(i - 1) / 2]))) {
       found.push_back(absl::StrCat("block ", block.value(),
                                    " is misplaced in the eviction order"));
     }

@@ -2,32 +2,49 @@
 #define KVASIR_CACHE_EVICTION_ORDER_H_
 
 #include <cstdint>
-#include <memory>
 #include <string>
 #include <vector>
+
+#include "absl/functional/function_ref.h"
 
 #include "cache/base/strong_id.h"
 #include "cache/eviction_policy.h"
 
 namespace kvasir {
 
-// The blocks that may be evicted now, as the policy ranks them; among those it
-// finds equal the lower id goes first, so that the order is always the same.
+// Blocks that may be evicted now, by their rank. Among equal ranks the deeper
+// block goes first, so that a prefix is eaten from its end, and then the lower
+// id, so that the order is always the same.
 //
 // A binary heap that knows where each block stands: joining, leaving and taking
-// the first cost a logarithm and no allocation. Engine thread only.
+// the first cost a logarithm and no allocation. It knows nothing of the policy,
+// so blocks of one policy may be spread over several orders and the firsts of
+// them compared with ComesBefore(). Engine thread only.
 class EvictionOrder {
  public:
-  explicit EvictionOrder(std::unique_ptr<EvictionPolicy> policy);
+  // Where a block stands.
+  struct Place {
+    EvictionRank rank = 0;
+    int64_t depth = 0;
+    BlockId block;
+  };
+  static bool ComesBefore(const Place& a, const Place& b);
 
-  // The candidate's block must not be in the order yet. What the policy is told
-  // of it stays as it is until it leaves.
-  void Insert(const EvictionCandidate& candidate);
+  // Most ranks that one Refresh() asks for.
+  static constexpr int64_t kMaxReranks = 16;
 
-  void Remove(BlockId block);  // must be in the order
+  void Insert(const Place& place);  // its block is not in the order yet
+  void Remove(BlockId block);       // must be in the order
 
   // The block to evict first; the order is not empty.
-  BlockId First() const;
+  BlockId First() const { return FirstPlace().block; }
+  const Place& FirstPlace() const;
+
+  // For ranks that change with time: asks `rank_of` again for the first until
+  // it stays the first, and for a few others in turn, so that every rank gets
+  // its turn within a fixed number of calls per block id. To be called once
+  // before each First().
+  void Refresh(absl::FunctionRef<EvictionRank(BlockId)> rank_of);
 
   void Clear();
 
@@ -39,15 +56,18 @@ class EvictionOrder {
 
  private:
   static constexpr int32_t kAbsent = -1;
+  static constexpr int64_t kSweepReranks = 4;  // of kMaxReranks
+  static constexpr int64_t kSweepIds = 16;     // looked at to find those
 
-  bool Before(size_t a, size_t b) const;
+  // Gives the block at `index` a new rank. False if that is the old one.
+  bool Rerank(size_t index, EvictionRank rank);
   void Swap(size_t a, size_t b);
   void MoveUp(size_t index);
   void MoveDown(size_t index);
 
-  const std::unique_ptr<EvictionPolicy> policy_;
-  std::vector<EvictionCandidate> heap_;
+  std::vector<Place> heap_;
   std::vector<int32_t> positions_;  // in heap_, by block id
+  size_t swept_ = 0;                // block id whose turn is next
 };
 
 }  // namespace kvasir

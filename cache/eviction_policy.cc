@@ -5,10 +5,8 @@ namespace {
 
 class LruPolicy final : public EvictionPolicy {
  public:
-  bool Before(const EvictionCandidate& a,
-              const EvictionCandidate& b) const override {
-    if (a.last_use != b.last_use) return a.last_use < b.last_use;
-    return a.depth > b.depth;
+  EvictionRank RankOf(const BlockFacts& block, int64_t) const override {
+    return static_cast<EvictionRank>(block.last_use);
   }
 };
 

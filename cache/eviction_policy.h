@@ -4,34 +4,69 @@
 #include <cstdint>
 #include <memory>
 
-#include "absl/types/span.h"
-
 #include "cache/base/strong_id.h"
 
 namespace kvasir {
 
-// What a policy may know of one cached block. Plain value.
-struct EvictionCandidate {
-  BlockId block;
-  VersionId version;
-  int64_t last_use = 0;  // tick of the last lease that held it; larger is later
-  int64_t depth = 0;     // blocks before it in its prefix
-  int64_t hit_count = 0;
+// The first bytes of a block's key: what a policy knows a block by. Unlike an
+// id it outlives the block, so that what comes back can be recognised. Two
+// blocks with the same name are possible and must do no harm.
+using BlockName = uint64_t;
+
+// Where a block stands among those that may be evicted: the smallest goes
+// first. Comparable between all blocks ranked by one policy object. Finite.
+using EvictionRank = double;
+
+// What a policy may know of one findable block. Plain value.
+struct BlockFacts {
+  BlockId block;  // changes when the block is relocated
+  BlockName name = 0;
+  VersionId version;      // that computed it
+  int64_t depth = 0;      // blocks before it in its prefix
+  int64_t last_use = 0;   // tick of the last lease that held it
+  int64_t hit_count = 0;  // leases that found it since it was inserted
 };
 
-// Decides which cached block goes first when room is needed. A pure function
-// with a name: the same candidates always give the same order.
+// Decides which cached block goes first when room is needed: is told what
+// happens to blocks and ranks those that may be evicted. Owns no order and no
+// block: the ranks of one policy object feed any number of EvictionOrders.
+//
+// The same events always give the same ranks: a policy reads no clock but the
+// ticks it is given and has no randomness but its own fixed seed. Its memory
+// is at most a multiple of the block count, and no call costs more than about
+// a microsecond. Engine thread only.
 class EvictionPolicy {
  public:
   virtual ~EvictionPolicy() = default;
 
-  // True if `a` should be evicted before `b`. A strict weak order.
-  virtual bool Before(const EvictionCandidate& a,
-                      const EvictionCandidate& b) const = 0;
+  // --- What happens. By default nobody listens. ---
+
+  // The cache has room for that many blocks from now on.
+  virtual void OnResize(int64_t /*blocks*/) {}
+  // A lease found the block. Ticks never go back; all blocks that one lease
+  // gives up together have the same one.
+  virtual void OnHit(const BlockFacts& /*block*/, int64_t /*tick*/) {}
+  // The block became findable, for the first time or again.
+  virtual void OnInsert(const BlockFacts& /*block*/, int64_t /*tick*/) {}
+  // Its last holder let go of it at tick `last_use`; it stays findable.
+  virtual void OnRelease(const BlockFacts& /*block*/) {}
+  // It is not findable any more, whatever the cause.
+  virtual void OnEvict(const BlockFacts& /*block*/) {}
+  // No block is findable any more.
+  virtual void OnFlush() {}
+
+  // --- What it thinks. ---
+
+  // The rank of a block that nobody holds. Among equals the deepest goes
+  // first, so that a prefix is eaten from its end.
+  virtual EvictionRank RankOf(const BlockFacts& block, int64_t tick) const = 0;
+
+  // True if the rank of a block at rest may change from one tick to another;
+  // orders then ask again for the first and, in turn, for the others.
+  virtual bool ranks_change() const { return false; }
 };
 
-// Least recently used first; among equals the deepest first, so that a prefix
-// is eaten from its end and what remains can still be found.
+// Least recently used first. The reference.
 std::unique_ptr<EvictionPolicy> MakeLruPolicy();
 
 }  // namespace kvasir

@@ -1,5 +1,6 @@
 #include "cache/prefix_cache.h"
 
+#include <cstddef>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -7,11 +8,24 @@
 #include "cache/base/check.h"
 
 namespace kvasir {
+namespace {
+
+BlockName NameOf(const BlockKey& key) {
+  BlockName name = 0;
+  for (size_t i = 0; i < sizeof(name); ++i) {
+    name |= BlockName{key[i]} << (8 * i);
+  }
+  return name;
+}
+
+}  // namespace
 
 PrefixCache::PrefixCache(BlockPool& pool, int32_t block_tokens,
                          int32_t hash_bits,
                          std::unique_ptr<EvictionPolicy> policy)
-    : pool_(pool), index_(block_tokens, hash_bits), order_(std::move(policy)) {}
+    : pool_(pool), index_(block_tokens, hash_bits), policy_(std::move(policy)) {
+  KV_CHECK(policy_ != nullptr);
+}
 
 BlockRef PrefixCache::Find(const BlockIdentity& identity) {
   const BlockId block = index_.Find(identity);
@@ -23,6 +37,16 @@ BlockRef PrefixCache::Find(const BlockIdentity& identity) {
 void PrefixCache::Publish(const BlockIdentity& identity, const BlockRef& own) {
   index_.Insert(identity, own.block());
   pool_.Keep(own);
+  if (told_capacity_ != pool_.limit()) {
+    told_capacity_ = pool_.limit();
+    policy_->OnResize(told_capacity_);
+  }
+  policy_->OnInsert(FactsOf(own.block()), tick_);
+}
+
+void PrefixCache::RecordHit(BlockId block) {
+  index_.RecordHit(block);
+  policy_->OnHit(FactsOf(block), tick_);
 }
 
 void PrefixCache::Release(BlockTable table) {
@@ -33,14 +57,21 @@ void PrefixCache::Release(BlockTable table) {
     table.Truncate(table.size() - 1);
     if (pool_.state(block) != BlockState::kCached) continue;
     index_.RecordUse(block, tick_);
+    policy_->OnRelease(FactsOf(block));
     if (index_.At(block).child_count == 0) MakeEvictable(block);
   }
 }
 
 void PrefixCache::EvictOne() {
+  if (policy_->ranks_change()) {
+    order_.Refresh([this](BlockId block) {
+      return policy_->RankOf(FactsOf(block), tick_);
+    });
+  }
   const BlockId block = order_.First();
   const BlockId parent = index_.At(block).parent;
   order_.Remove(block);
+  policy_->OnEvict(FactsOf(block));
   index_.Remove(block);
   pool_.Forget(block);
   if (parent.valid() && index_.At(parent).child_count == 0 &&
@@ -62,16 +93,25 @@ int64_t PrefixCache::Flush() {
   for (const BlockId block : index_.Blocks()) pool_.Forget(block);
   index_.Clear();
   order_.Clear();
+  policy_->OnFlush();
   return cached;
 }
 
-void PrefixCache::MakeEvictable(BlockId block) {
+BlockFacts PrefixCache::FactsOf(BlockId block) const {
   const IndexedBlock& entry = index_.At(block);
-  order_.Insert(EvictionCandidate{.block = block,
-                                  .version = pool_.owner(block),
-                                  .last_use = entry.last_use,
-                                  .depth = entry.depth,
-                                  .hit_count = entry.hit_count});
+  return {.block = block,
+          .name = NameOf(entry.key),
+          .version = pool_.owner(block),
+          .depth = entry.depth,
+          .last_use = entry.last_use,
+          .hit_count = entry.hit_count};
+}
+
+void PrefixCache::MakeEvictable(BlockId block) {
+  const BlockFacts facts = FactsOf(block);
+  order_.Insert({.rank = policy_->RankOf(facts, tick_),
+                 .depth = facts.depth,
+                 .block = block});
 }
 
 std::vector<std::string> PrefixCache::Violations() const {

@@ -56,7 +56,7 @@ class PrefixCache {
   int64_t Flush();
 
   bool Findable(BlockId block) const { return index_.Contains(block); }
-  void RecordHit(BlockId block) { index_.RecordHit(block); }
+  void RecordHit(BlockId block);  // a lease found it
   const PrefixIndex& index() const { return index_; }
 
   // What must hold between pool, index and order and does not, and inside
@@ -64,12 +64,15 @@ class PrefixCache {
   std::vector<std::string> Violations() const;
 
  private:
+  BlockFacts FactsOf(BlockId block) const;
   void MakeEvictable(BlockId block);
 
   BlockPool& pool_;
   PrefixIndex index_;
+  const std::unique_ptr<EvictionPolicy> policy_;
   EvictionOrder order_;
-  int64_t tick_ = 0;  // counts Release()
+  int64_t tick_ = 0;           // counts Release()
+  int64_t told_capacity_ = 0;  // blocks that the policy reckons with
 };
 
 }  // namespace kvasir

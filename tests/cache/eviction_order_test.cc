@@ -1,8 +1,8 @@
 #include "cache/eviction_order.h"
 
 #include <algorithm>
+#include <cmath>
 #include <iostream>
-#include <memory>
 #include <random>
 #include <vector>
 
@@ -15,11 +15,8 @@ namespace {
 using testing::ElementsAre;
 using testing::IsEmpty;
 
-EvictionCandidate Candidate(int block, int64_t last_use, int64_t depth = 0) {
-  return {.block = BlockId(block),
-          .version = VersionId(0),
-          .last_use = last_use,
-          .depth = depth};
+EvictionOrder::Place At(int block, EvictionRank rank, int64_t depth = 0) {
+  return {.rank = rank, .depth = depth, .block = BlockId(block)};
 }
 
 std::vector<BlockId> Drain(EvictionOrder& order) {
@@ -31,39 +28,35 @@ std::vector<BlockId> Drain(EvictionOrder& order) {
   return blocks;
 }
 
-TEST(EvictionOrderTest, YieldsBlocksAsThePolicyRanksThem) {
-  // The order belongs to the policy; the container only remembers it.
-  EvictionOrder order(MakeLruPolicy());
-  order.Insert(Candidate(0, 5));
-  order.Insert(Candidate(1, 2, 1));
-  order.Insert(Candidate(2, 9));
-  order.Insert(Candidate(3, 2, 7));
+TEST(EvictionOrderTest, YieldsTheSmallestRankFirstAndOfEqualsTheDeepest) {
+  // A prefix that loses its head before its end is lost as a whole.
+  EvictionOrder order;
+  order.Insert(At(0, 5));
+  order.Insert(At(1, 2, 1));
+  order.Insert(At(2, 9));
+  order.Insert(At(3, 2, 7));
   EXPECT_THAT(Drain(order),
               ElementsAre(BlockId(3), BlockId(1), BlockId(0), BlockId(2)));
 }
 
 TEST(EvictionOrderTest, BreaksTiesByIdSoThatRunsRepeat) {
   // Insertion order must not decide: a replayed trace has to evict alike.
-  EvictionOrder order(MakeLruPolicy());
-  for (const int block : {4, 2, 8, 6}) order.Insert(Candidate(block, 1));
+  EvictionOrder order;
+  for (const int block : {4, 2, 8, 6}) order.Insert(At(block, 1));
   EXPECT_THAT(Drain(order),
               ElementsAre(BlockId(2), BlockId(4), BlockId(6), BlockId(8)));
 }
 
-TEST(EvictionOrderTest, ServesAnyPolicy) {
-  // Most hits first: a policy of a test, through the same interface.
-  class MostHits final : public EvictionPolicy {
-    bool Before(const EvictionCandidate& a,
-                const EvictionCandidate& b) const override {
-      return a.hit_count > b.hit_count;
-    }
-  };
-  EvictionOrder order(std::make_unique<MostHits>());
-  EvictionCandidate loved = Candidate(1, 1);
-  loved.hit_count = 3;
-  order.Insert(Candidate(0, 1));
-  order.Insert(loved);
-  EXPECT_EQ(order.First(), BlockId(1));
+TEST(EvictionOrderTest, FirstsOfSeveralOrdersCanBeCompared) {
+  // Tenants and versions have orders of their own and one policy.
+  EvictionOrder one;
+  EvictionOrder other;
+  one.Insert(At(0, 3));
+  one.Insert(At(1, 1.5));
+  other.Insert(At(2, 1.25));
+  EXPECT_TRUE(EvictionOrder::ComesBefore(other.FirstPlace(), one.FirstPlace()));
+  EXPECT_FALSE(
+      EvictionOrder::ComesBefore(one.FirstPlace(), other.FirstPlace()));
 }
 
 TEST(EvictionOrderTest, AgreesWithASortedVector) {
@@ -72,23 +65,23 @@ TEST(EvictionOrderTest, AgreesWithASortedVector) {
   for (const unsigned seed : {1u, 2u, 3u}) {
     std::cout << "seed " << seed << "\n";
     std::mt19937 random(seed);
-    EvictionOrder order(MakeLruPolicy());
-    std::vector<EvictionCandidate> twin;
+    EvictionOrder order;
+    std::vector<EvictionOrder::Place> twin;
     for (int i = 0; i < 5000; ++i) {
       const BlockId block(static_cast<int>(random() % 40));
       const auto present = std::find_if(
           twin.begin(), twin.end(),
-          [&](const EvictionCandidate& c) { return c.block == block; });
+          [&](const EvictionOrder::Place& p) { return p.block == block; });
       ASSERT_EQ(order.Contains(block), present != twin.end());
       if (present != twin.end()) {
         order.Remove(block);
         twin.erase(present);
       } else {
-        twin.push_back(Candidate(block.value(), random() % 6, random() % 3));
+        twin.push_back(At(block.value(), random() % 6, random() % 3));
         order.Insert(twin.back());
       }
       std::sort(twin.begin(), twin.end(), [](const auto& a, const auto& b) {
-        if (a.last_use != b.last_use) return a.last_use < b.last_use;
+        if (a.rank != b.rank) return a.rank < b.rank;
         if (a.depth != b.depth) return a.depth > b.depth;
         return a.block < b.block;
       });
@@ -105,12 +98,76 @@ TEST(EvictionOrderTest, AgreesWithASortedVector) {
   }
 }
 
+TEST(EvictionOrderTest, RefreshLetsTheFirstFallBackAndBringsOthersForward) {
+  // Ranks that rise are seen when their block comes up; ranks that fall would
+  // never be, if nobody asked in turn.
+  EvictionOrder order;
+  std::vector<EvictionRank> ranks;
+  for (int block = 0; block < 100; ++block) {
+    ranks.push_back(block);
+    order.Insert(At(block, block));
+  }
+  ranks[0] = 1000;
+  ranks[99] = -1;
+  const auto rank_of = [&](BlockId block) { return ranks[block.value()]; };
+  order.Refresh(rank_of);
+  EXPECT_EQ(order.First(), BlockId(1));
+  EXPECT_THAT(order.Violations(), IsEmpty());
+  for (int i = 0; i < 25; ++i) order.Refresh(rank_of);
+  EXPECT_EQ(order.First(), BlockId(99));
+}
+
+TEST(EvictionOrderTest, RefreshCostsABoundedNumberOfRanks) {
+  // A policy that changes its mind about everything at once must not stop the
+  // engine for as long as the cache is large.
+  EvictionOrder order;
+  for (int block = 0; block < 1000; ++block) order.Insert(At(block, block));
+  int64_t calls = 0;
+  const auto rank_of = [&](BlockId block) {
+    ++calls;
+    return 5000.0 - block.value();
+  };
+  order.Refresh(rank_of);
+  EXPECT_GT(calls, 1);
+  EXPECT_LE(calls, EvictionOrder::kMaxReranks);
+  EXPECT_THAT(order.Violations(), IsEmpty());
+}
+
+TEST(EvictionOrderTest, RefreshedOrderAgreesWithTheRanksOnceTheyRest) {
+  // While ranks change the order may be late; afterwards it has to come right.
+  for (const unsigned seed : {4u, 5u}) {
+    std::cout << "seed " << seed << "\n";
+    std::mt19937 random(seed);
+    EvictionOrder order;
+    std::vector<EvictionRank> ranks(60);
+    const auto rank_of = [&](BlockId block) { return ranks[block.value()]; };
+    for (int i = 0; i < 3000; ++i) {
+      const BlockId block(static_cast<int>(random() % ranks.size()));
+      ranks[random() % ranks.size()] = random() % 50;
+      if (order.Contains(block)) {
+        order.Remove(block);
+      } else {
+        order.Insert(At(block.value(), rank_of(block), random() % 3));
+      }
+      order.Refresh(rank_of);
+      ASSERT_THAT(order.Violations(), IsEmpty());
+    }
+    for (int i = 0; i < 60; ++i) order.Refresh(rank_of);
+    EvictionRank last = -1;
+    for (const BlockId block : Drain(order)) {
+      EXPECT_GE(rank_of(block), last);
+      last = rank_of(block);
+    }
+  }
+}
+
 TEST(EvictionOrderDeathTest, StopsBlocksThatAreInItTwiceOrNotAtAll) {
   // A block evicted twice would free somebody else's.
-  EvictionOrder order(MakeLruPolicy());
+  EvictionOrder order;
   EXPECT_DEATH((void)order.First(), "nothing can be evicted");
-  order.Insert(Candidate(1, 1));
-  EXPECT_DEATH(order.Insert(Candidate(1, 2)), "block 1");
+  order.Insert(At(1, 1));
+  EXPECT_DEATH(order.Insert(At(1, 2)), "block 1");
+  EXPECT_DEATH(order.Insert(At(2, std::nan(""))), "rank nan");
   EXPECT_DEATH(order.Remove(BlockId(2)), "block 2 is not in the order");
 }
 

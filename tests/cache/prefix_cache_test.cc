@@ -1,15 +1,20 @@
 #include "cache/prefix_cache.h"
 
+#include <cstdint>
 #include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
 namespace kvasir {
 namespace {
 
+using testing::ElementsAre;
 using testing::IsEmpty;
 using TokenVector = std::vector<TokenId>;
 
@@ -18,10 +23,45 @@ constexpr VersionId kVersion(0);
 
 // Puts heads of prefixes first, which is the worst it can do.
 class ShallowFirst final : public EvictionPolicy {
-  bool Before(const EvictionCandidate& a,
-              const EvictionCandidate& b) const override {
-    return a.depth < b.depth;
+  EvictionRank RankOf(const BlockFacts& block, int64_t) const override {
+    return static_cast<EvictionRank>(block.depth);
   }
+};
+
+// Writes down what it is told, as "event block-depth@tick".
+class Diary final : public EvictionPolicy {
+ public:
+  explicit Diary(std::vector<std::string>& lines) : lines_(lines) {}
+  void OnResize(int64_t blocks) override {
+    lines_.push_back(absl::StrCat("resize ", blocks));
+  }
+  void OnHit(const BlockFacts& block, int64_t tick) override {
+    Note("hit", block, tick);
+  }
+  void OnInsert(const BlockFacts& block, int64_t tick) override {
+    Note("insert", block, tick);
+  }
+  void OnRelease(const BlockFacts& block) override {
+    Note("release", block, block.last_use);
+  }
+  void OnEvict(const BlockFacts& block) override {
+    Note("evict", block, block.last_use);
+  }
+  void OnFlush() override { lines_.push_back("flush"); }
+  // Falls with each tick that the block rests: most recently used first.
+  EvictionRank RankOf(const BlockFacts& block, int64_t tick) const override {
+    return static_cast<EvictionRank>(tick - block.last_use) + offset_;
+  }
+  bool ranks_change() const override { return true; }
+
+ private:
+  void Note(absl::string_view event, const BlockFacts& block, int64_t tick) {
+    EXPECT_NE(block.name, 0);
+    lines_.push_back(absl::StrCat(event, " ", block.depth, "@", tick));
+  }
+
+  static constexpr EvictionRank offset_ = 100;
+  std::vector<std::string>& lines_;
 };
 
 class PrefixCacheTest : public testing::Test {
@@ -141,6 +181,47 @@ TEST_F(ShallowFirstTest, NoPolicyCanTearAPrefixApart) {
     EXPECT_THAT(prefixes_.Violations(), IsEmpty());
   }
   EXPECT_EQ(pool_.tally().blocks.free, 16);
+}
+
+class DiaryTest : public PrefixCacheTest {
+ protected:
+  DiaryTest() : DiaryTest(std::make_shared<std::vector<std::string>>()) {}
+  std::vector<std::string> Lines() { return std::exchange(*lines_, {}); }
+
+ private:
+  explicit DiaryTest(std::shared_ptr<std::vector<std::string>> lines)
+      : PrefixCacheTest(std::make_unique<Diary>(*lines)),
+        lines_(std::move(lines)) {}
+  const std::shared_ptr<std::vector<std::string>> lines_;
+};
+
+TEST_F(DiaryTest, ThePolicyHearsOfEveryStepInABlocksLife) {
+  // A policy that learns from what it is told learns nonsense from gaps.
+  prefixes_.Release(Table({a_, b_}));
+  EXPECT_THAT(Lines(), ElementsAre("resize 16", "insert 0@0", "insert 1@0",
+                                   "release 1@1", "release 0@1"));
+  BlockTable again = Table({a_});
+  prefixes_.RecordHit(again.ids()[0]);
+  EXPECT_THAT(Lines(), ElementsAre("hit 0@1"));
+  prefixes_.Release(std::move(again));
+  prefixes_.EvictOne();
+  EXPECT_THAT(Lines(), ElementsAre("release 0@2", "evict 1@1"));
+  pool_.Grow(20);
+  prefixes_.Release(Table({c_}));
+  prefixes_.Flush();
+  EXPECT_THAT(Lines(),
+              ElementsAre("resize 20", "insert 0@2", "release 0@3", "flush"));
+}
+
+TEST_F(DiaryTest, RanksAreAskedForAgainAsTimeGoesOn) {
+  // Ranked as they came to rest all three would be equal, and the first one
+  // would go; by now the youngest one should.
+  prefixes_.Release(Table({a_}));
+  prefixes_.Release(Table({b_}));
+  prefixes_.Release(Table({c_}));
+  prefixes_.EvictOne();
+  EXPECT_EQ(Found({c_}), 0);
+  EXPECT_EQ(Found({a_}), 1);
 }
 
 TEST_F(PrefixCacheTest, PinnedBlocksAndTheirParentsAreNotEvicted) {
