@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 
 #include "absl/status/status.h"
 
@@ -39,9 +40,10 @@ class ResizeSink {
   virtual bool OnProgress(const ResizeReport& report) = 0;
 
   // Engine thread, once, last. OK: the size is reached, or it was a dry run.
-  // FAILED_PRECONDITION: another resize is under way. OUT_OF_RANGE: more than
-  // can be mapped. RESOURCE_EXHAUSTED: the system has not got the memory.
-  // CANCELLED: called off. UNAVAILABLE: the engine has ended.
+  // FAILED_PRECONDITION: another resize is under way, or the size is not what
+  // the order is for. OUT_OF_RANGE: more than can be mapped.
+  // RESOURCE_EXHAUSTED: the system has not got the memory. CANCELLED: called
+  // off. UNAVAILABLE: the engine has ended.
   virtual void OnEnd(const absl::Status& status,
                      const ResizeReport& report) = 0;
 };
@@ -52,6 +54,10 @@ struct ResizeOrder {
   ResizeStrategy strategy = ResizeStrategy::kEvict;
   bool dry_run = false;
   std::shared_ptr<ResizeSink> sink;
+  // Set by what resizes on its own account: the order is for a cache of this
+  // size and void (FAILED_PRECONDITION) for another, and while it goes on, an
+  // order without this takes its place.
+  std::optional<int64_t> from_blocks = {};
 };
 
 }  // namespace kvasir

@@ -38,28 +38,46 @@ int64_t BlocksOfThisMachine(const KvLayout& layout) {
          layout.BlockBytes();
 }
 
-absl::StatusOr<std::unique_ptr<KvCache>> MakeCache(const EngineOptions& options,
-                                                   const KvLayout& layout) {
-  const int64_t bytes =
-      options.cache_bytes > 0 ? options.cache_bytes : kDefaultCacheBytes;
-  const int64_t blocks = options.cache_blocks > 0 ? options.cache_blocks
-                                                  : bytes / layout.BlockBytes();
-  if (blocks == 0) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("cache_bytes: wanted at least one block of ",
-                     layout.BlockBytes(), " bytes, found ", bytes));
-  }
+absl::Status CheckAddressable(int64_t blocks, const KvLayout& layout) {
   const int64_t most = KvCache::MaxBlocks(layout);
-  if (blocks > most) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("cache_blocks: wanted at most ", most, " of ",
-                     layout.BlockBytes(), " bytes, found ", blocks));
+  if (blocks <= most) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("cache_blocks: wanted at most ", most, " of ",
+                   layout.BlockBytes(), " bytes, found ", blocks));
+}
+
+absl::StatusOr<int64_t> CacheBlocks(const EngineOptions& options,
+                                    int64_t weight_bytes,
+                                    const KvLayout& layout) {
+  RETURN_IF_ERROR(CheckAddressable(options.cache_blocks, layout));
+  const int64_t block_bytes = layout.BlockBytes();
+  int64_t bytes = options.cache_blocks > 0 ? options.cache_blocks * block_bytes
+                                           : options.cache_bytes;
+  if (options.size_cache) {
+    ASSIGN_OR_RETURN(bytes, options.size_cache({.wanted_bytes = bytes,
+                                                .weight_bytes = weight_bytes,
+                                                .block_bytes = block_bytes}));
+  } else if (bytes == 0) {
+    bytes = kDefaultCacheBytes;
   }
+  if (bytes >= block_bytes) return bytes / block_bytes;
+  return absl::InvalidArgumentError(
+      absl::StrCat("cache_bytes: wanted at least one block of ", block_bytes,
+                   " bytes, found ", bytes));
+}
+
+absl::StatusOr<std::unique_ptr<KvCache>> MakeCache(const EngineOptions& options,
+                                                   int64_t weight_bytes,
+                                                   const KvLayout& layout) {
+  ASSIGN_OR_RETURN(const int64_t blocks,
+                   CacheBlocks(options, weight_bytes, layout));
+  RETURN_IF_ERROR(CheckAddressable(blocks, layout));
   KvCache::Options cache;
   cache.layout = layout;
   cache.capacity_blocks = blocks;
-  cache.address_space_blocks =
-      std::max(blocks, std::min(most, BlocksOfThisMachine(layout)));
+  cache.address_space_blocks = std::max(
+      blocks,
+      std::min(KvCache::MaxBlocks(layout), BlocksOfThisMachine(layout)));
   cache.prefix_caching = options.prefix_caching;
   cache.index_hash_bits = options.index_hash_bits;
   auto made = KvCache::Create(cache, MakeHostMemory(), MakeLruPolicy());
@@ -168,7 +186,7 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Start(
 #endif
   ASSIGN_OR_RETURN(LoadedModel model, LoadModel(options));
   ASSIGN_OR_RETURN(std::unique_ptr<KvCache> cache,
-                   MakeCache(options, model.layout));
+                   MakeCache(options, model.info.weight_bytes, model.layout));
   auto impl =
       std::make_unique<Impl>(options, std::move(model), std::move(cache));
   impl->StartThread(options);

@@ -23,6 +23,13 @@
 
 namespace kvasir {
 
+// What a cache is sized for, once the weights are loaded. Plain value.
+struct CacheSizeQuery {
+  int64_t wanted_bytes = 0;  // by cache_bytes or cache_blocks; 0: by neither
+  int64_t weight_bytes = 0;  // that stay in memory beside it
+  int64_t block_bytes = 0;
+};
+
 // Settings of an engine. Plain values, checked by Engine::Start().
 struct EngineOptions {
   std::string model_path;  // a GGUF file
@@ -30,6 +37,9 @@ struct EngineOptions {
 
   int64_t cache_bytes = 0;   // device tier; 0: kDefaultCacheBytes
   int64_t cache_blocks = 0;  // instead of bytes, if not 0
+  // Decides the bytes in the end; an error ends the start. Called where
+  // Engine::Start() is. Empty: as cache_bytes and cache_blocks say.
+  std::function<absl::StatusOr<int64_t>(const CacheSizeQuery&)> size_cache;
   int32_t block_tokens = 16;
   std::string kv_type = "f16";  // "f16" or "f32"
   bool prefix_caching = true;

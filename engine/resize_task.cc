@@ -23,18 +23,29 @@ ResizeTask::ResizeTask(KvCache* cache, SequenceRoster* roster)
 
 void ResizeTask::Begin(ResizeOrder order) {
   KV_CHECK(order.sink != nullptr);
+  if (active() && order_->from_blocks.has_value() && !order.dry_run &&
+      !order.from_blocks.has_value()) {
+    CallOff(absl::CancelledError("another resize took its place"));
+    TellEnd();
+  }
   if (active()) {
     return order.sink->OnEnd(absl::FailedPreconditionError(absl::StrCat(
                                  "a resize to ", order_->target_blocks,
                                  " blocks is under way, from ", start_blocks_)),
                              DryRun(order));
   }
-  const absl::Status fits = cache_->CheckTarget(order.target_blocks);
+  absl::Status fits = cache_->CheckTarget(order.target_blocks);
+  const int64_t present = cache_->resize().block_count;
+  if (order.from_blocks.value_or(present) != present) {
+    fits = absl::FailedPreconditionError(
+        absl::StrCat("the order is for a cache of ", *order.from_blocks,
+                     " blocks, found ", present));
+  }
   if (!fits.ok() || order.dry_run) {
     return order.sink->OnEnd(fits, DryRun(order));
   }
   order_ = std::move(order);
-  start_blocks_ = cache_->resize().block_count;
+  start_blocks_ = present;
   preempted_ = 0;
   before_ = cache_->Snapshot().counters;
 }

@@ -144,6 +144,31 @@ TEST(Engine, OptionsOutOfRangeAreNamed) {
   }
 }
 
+// The weights' size is known only when they are loaded, and only then can
+// somebody say what is left for the cache.
+TEST(Engine, WhoKnowsTheLimitSizesTheCacheAfterLoading) {
+  EngineOptions options = TinyOptions();
+  CacheSizeQuery asked;
+  options.size_cache = [&](const CacheSizeQuery& query) {
+    asked = query;
+    return query.block_bytes * 41 - 1;
+  };
+  const auto engine = StartEngine(options);
+  EXPECT_EQ(asked.wanted_bytes, 256 * asked.block_bytes);
+  EXPECT_EQ(asked.weight_bytes, engine->model().weight_bytes);
+  const TierSnapshot device = engine->Stats().cache.tiers.front();
+  EXPECT_EQ(device.block_bytes, asked.block_bytes);
+  EXPECT_EQ(device.blocks.total(), 40) << "whole blocks";
+  options.size_cache = [](const CacheSizeQuery&) {
+    return absl::ResourceExhaustedError("no room");
+  };
+  EXPECT_EQ(Engine::Start(options).status(),
+            absl::ResourceExhaustedError("no room"));
+  options.cache_blocks = int64_t{1} << 62;
+  EXPECT_THAT(std::string(Engine::Start(options).status().message()),
+              HasSubstr("cache_blocks: wanted at most"));
+}
+
 TEST(Engine, AMissingModelIsNamed) {
   EngineOptions options = TinyOptions();
   options.model_path = "/nowhere/at-all.gguf";

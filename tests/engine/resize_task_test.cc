@@ -253,6 +253,57 @@ TEST_F(ResizeTaskTest, OneAtATimeAndNeverForgotten) {
 
 // Up and down, at any moment of many requests' lives: answers are those of a
 // cold run alone, nobody fails, nothing leaks.
+// Who resizes on its own account has looked at the cache a moment ago: what an
+// operator has done since must stand.
+TEST_F(ResizeTaskTest, AnOrderForASizeIsVoidForAnother) {
+  const auto stale = std::make_shared<RecordingResize>();
+  ResizeOrder order{.target_blocks = 32, .sink = stale};
+  order.from_blocks = 63;
+  ASSERT_TRUE(engine_.inbox().Post(order).ok());
+  TurnUntilDone(*stale);
+  EXPECT_EQ(stale->status->code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(stale->status->message()),
+              ::testing::AllOf(HasSubstr("63"), HasSubstr("64")));
+  EXPECT_EQ(TotalBlocks(), 64);
+  const auto fresh = std::make_shared<RecordingResize>();
+  order.from_blocks = 64;
+  order.sink = fresh;
+  ASSERT_TRUE(engine_.inbox().Post(order).ok());
+  TurnUntilDone(*fresh);
+  EXPECT_TRUE(fresh->ok());
+  EXPECT_EQ(TotalBlocks(), 32);
+}
+
+TEST_F(ResizeTaskTest, AnOperatorTakesThePlaceOfWhatResizesByItself) {
+  const auto running = engine_.Submit(RandomPrompt(1, 700), 100);
+  engine_.Turn();
+  const auto automatic = std::make_shared<RecordingResize>();
+  ResizeOrder order{.target_blocks = 20, .sink = automatic};
+  order.from_blocks = 64;
+  ASSERT_TRUE(engine_.inbox().Post(order).ok());
+  engine_.Turn();
+  EXPECT_TRUE(automatic->last.waits);
+  const auto look = Resize(10, ResizeStrategy::kEvict, true);
+  engine_.Turn();
+  EXPECT_EQ(look->status->code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_FALSE(automatic->status.has_value()) << "to look does not take over";
+  const auto operators = Resize(100);
+  TurnUntilDone(*operators);
+  EXPECT_TRUE(operators->ok()) << *operators->status;
+  EXPECT_EQ(automatic->status->code(), absl::StatusCode::kCancelled);
+  EXPECT_EQ(TotalBlocks(), 100);
+  order.sink = std::make_shared<RecordingResize>();
+  order.from_blocks = 100;
+  const auto long_one = Resize(20, ResizeStrategy::kWait);
+  ASSERT_TRUE(engine_.inbox().Post(order).ok());
+  engine_.Turn();
+  EXPECT_FALSE(long_one->status.has_value()) << "but not the other way round";
+  engine_.RunUntilIdle();
+  EXPECT_TRUE(running->ok());
+  TurnUntilDone(*long_one);
+  EXPECT_TRUE(long_one->ok());
+}
+
 TEST(ResizeSoakTest, RandomSizesUnderRandomLoad) {
   const uint32_t first_seed = std::random_device()();
   for (uint32_t seed = first_seed; seed < first_seed + 20; ++seed) {
