@@ -52,6 +52,7 @@ BlockKey BlockHasher::Key(const BlockKey* parent, const BlockScope& scope,
                                   reinterpret_cast<const char*>(parent->data()),
                                   parent->size()));
   AppendField(message_, scope.fingerprint);
+  AppendField(message_, scope.version);
   AppendField(message_, scope.salt);
   AppendNumber(message_, tokens.size() * sizeof(TokenId), sizeof(uint64_t));
   for (const TokenId token : tokens) {

@@ -22,8 +22,9 @@ using BlockKey = std::array<uint8_t, 32>;
 // What the blocks of one lease have in common in their identities. Immutable
 // once shared.
 struct BlockScope {
-  std::string fingerprint;  // of the version
-  std::string salt = {};    // of the tenant; empty is one too
+  std::string fingerprint;   // of what computes them
+  std::string version = {};  // the version's label
+  std::string salt = {};     // of the tenant; empty is one too
   friend bool operator==(const BlockScope&, const BlockScope&) = default;
 };
 
@@ -41,10 +42,10 @@ struct BlockIdentity {
   absl::Span<const TokenId> tokens;
 };
 
-// Computes keys: SHA-256 over the parent's key, the fingerprint, the salt and
-// the token ids, each preceded by its length in bytes (64 bit), all numbers
-// little-endian. A first block has an empty parent's key. The lengths keep
-// fields apart whose concatenations would be equal.
+// Computes keys: SHA-256 over the parent's key, the fingerprint, the version's
+// label, the salt and the token ids, each preceded by its length in bytes (64
+// bit), all numbers little-endian. A first block has an empty parent's key. The
+// lengths keep fields apart whose concatenations would be equal.
 //
 // Keeps the digest's state between calls, so: one thread at a time.
 class BlockHasher {

@@ -34,11 +34,26 @@ CacheCore::~CacheCore() {
 }
 
 VersionId CacheCore::AddVersion(std::string_view label,
-                                std::string_view fingerprint) {
+                                std::string_view fingerprint,
+                                VersionState state) {
+  for (const CacheVersion& version : versions_.versions()) {
+    KV_CHECK(version.state == VersionState::kRetired ||
+             version.label != label || version.fingerprint != fingerprint)
+        << "version " << version.id << " is '" << label << "' already";
+  }
   const VersionId id = versions_.Add(label, fingerprint);
-  const absl::Status moved = versions_.Move(id, VersionState::kServing);
+  if (state == VersionState::kWarming) return id;
+  const absl::Status moved = versions_.Move(id, state);
   KV_CHECK(moved.ok()) << moved;
   return id;
+}
+
+absl::Status CacheCore::MoveVersion(VersionId id, VersionState to) {
+  RETURN_IF_ERROR(versions_.Move(id, to));
+  if (to == VersionState::kRetired) {
+    counters_.evicted_version_blocks += prefixes_.DropVersion(id);
+  }
+  return absl::OkStatus();
 }
 
 absl::StatusOr<std::unique_ptr<LeaseState>> CacheCore::OpenLease(
@@ -46,13 +61,11 @@ absl::StatusOr<std::unique_ptr<LeaseState>> CacheCore::OpenLease(
   std::thread::id unset;
   engine_thread_.compare_exchange_strong(unset, std::this_thread::get_id());
   KV_DCHECK(OnEngineThread());
-  RETURN_IF_ERROR(versions_.CheckServing(request.version));
+  RETURN_IF_ERROR(versions_.CheckOpen(request.version, request.purpose));
   auto lease = std::make_unique<LeaseState>();
   lease->core = this;
   lease->version = request.version;
-  lease->scope = std::make_shared<const BlockScope>(
-      BlockScope{.fingerprint = versions_.At(request.version).fingerprint,
-                 .salt = std::string(request.salt)});
+  lease->scope = ScopeOf(request);
   lease->read_cache = request.read_cache;
   lease->write_cache = request.write_cache;
   lease->resumed = request.resumed;
@@ -70,13 +83,11 @@ absl::StatusOr<std::unique_ptr<LeaseState>> CacheCore::OpenLease(
 
 int64_t CacheCore::CountSharedBlocks(const LeaseRequest& request) {
   if (!options_.prefix_caching || !request.read_cache ||
-      !versions_.CheckServing(request.version).ok()) {
+      !versions_.CheckOpen(request.version, request.purpose).ok()) {
     return 0;
   }
   BlockIdentity identity;
-  identity.scope = std::make_shared<const BlockScope>(
-      BlockScope{.fingerprint = versions_.At(request.version).fingerprint,
-                 .salt = std::string(request.salt)});
+  identity.scope = ScopeOf(request);
   const BlockKey* parent_key = nullptr;
   int64_t count = 0;
   const int64_t known = static_cast<int64_t>(request.tokens.size());
@@ -256,6 +267,15 @@ bool CacheCore::OnEngineThread() const {
   const std::thread::id engine_thread = engine_thread_.load();
   return engine_thread == std::thread::id() ||
          engine_thread == std::this_thread::get_id();
+}
+
+std::shared_ptr<const BlockScope> CacheCore::ScopeOf(
+    const LeaseRequest& request) const {
+  const CacheVersion& version = versions_.At(request.version);
+  return std::make_shared<const BlockScope>(
+      BlockScope{.fingerprint = version.fingerprint,
+                 .version = version.label,
+                 .salt = std::string(request.salt)});
 }
 
 bool CacheCore::UsesIndex(const LeaseState& lease) const {

@@ -44,7 +44,9 @@ class CacheCore {
   CacheCore& operator=(const CacheCore&) = delete;
 
   // The methods of KvCache; see there.
-  VersionId AddVersion(std::string_view label, std::string_view fingerprint);
+  VersionId AddVersion(std::string_view label, std::string_view fingerprint,
+                       VersionState state);
+  absl::Status MoveVersion(VersionId id, VersionState to);
   absl::StatusOr<std::unique_ptr<LeaseState>> OpenLease(
       const LeaseRequest& request);
   int64_t CountSharedBlocks(const LeaseRequest& request);
@@ -70,11 +72,13 @@ class CacheCore {
 
   BlockTableView View(absl::Span<const BlockId> blocks) const;
   const KvLayout& layout() const { return options_.layout; }
+  const VersionTable& versions() const { return versions_; }
 
   // False on any thread but that of the first lease.
   bool OnEngineThread() const;
 
  private:
+  std::shared_ptr<const BlockScope> ScopeOf(const LeaseRequest& request) const;
   bool UsesIndex(const LeaseState& lease) const;
   // False if a block of the lease is not findable; then none after it can be.
   bool IsFindable(const LeaseState& lease, int64_t block_count) const;

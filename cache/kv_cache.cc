@@ -72,9 +72,20 @@ KvCache::KvCache(std::unique_ptr<CacheCore> core) : core_(std::move(core)) {}
 KvCache::~KvCache() = default;
 
 VersionId KvCache::AddVersion(std::string_view label,
-                              std::string_view fingerprint) {
+                              std::string_view fingerprint,
+                              VersionState state) {
   KV_DCHECK(core_->OnEngineThread());
-  return core_->AddVersion(label, fingerprint);
+  return core_->AddVersion(label, fingerprint, state);
+}
+
+absl::Status KvCache::MoveVersion(VersionId id, VersionState to) {
+  KV_DCHECK(core_->OnEngineThread());
+  return core_->MoveVersion(id, to);
+}
+
+int64_t KvCache::LeaseCount(VersionId id) const {
+  KV_DCHECK(core_->OnEngineThread());
+  return core_->versions().At(id).lease_count;
 }
 
 absl::StatusOr<Lease> KvCache::OpenLease(const LeaseRequest& request) {

@@ -18,6 +18,7 @@
 #include "cache/memory/device_memory.h"
 #include "cache/reservation.h"
 #include "cache/snapshot.h"
+#include "cache/version_table.h"
 
 namespace kvasir {
 
@@ -26,6 +27,8 @@ class CacheCore;
 // What a sequence asks of the cache when it starts or resumes.
 struct LeaseRequest {
   VersionId version;
+  // Decides in which of the version's states this lease may be opened.
+  LeasePurpose purpose = LeasePurpose::kNew;
   // The known tokens: the prompt, or prompt and output of a resumed sequence.
   // At most all but the last are looked up, since the last one's logits have
   // to be computed in any case.
@@ -85,14 +88,27 @@ class KvCache {
       std::unique_ptr<EvictionPolicy> policy);
   ~KvCache();
 
-  // Adds a version that serves at once. `fingerprint` covers everything that
+  // --- Versions (contract C5). ---
+
+  // Adds a version, warming or serving. `fingerprint` covers everything that
   // decides the bytes of a block but the tokens and the salt (DESIGN §4), as
-  // lower-case hex. Versions with equal fingerprints share their blocks, which
-  // are accounted to the version that computed them.
-  VersionId AddVersion(std::string_view label, std::string_view fingerprint);
+  // lower-case hex. No two versions share a block: the label is part of every
+  // block's identity, so that what one of them keeps is its own to account for
+  // and to lose. Only a retired version's label and fingerprint may both come
+  // again.
+  VersionId AddVersion(std::string_view label, std::string_view fingerprint,
+                       VersionState state = VersionState::kServing);
+
+  // Another state, as VersionTable allows. A version that retires loses its
+  // blocks with it.
+  absl::Status MoveVersion(VersionId id, VersionState to);
+
+  // Leases that hold the version.
+  int64_t LeaseCount(VersionId id) const;
 
   // Pins the version and every cached block of the leading tokens. NOT_FOUND
-  // for an unknown version, FAILED_PRECONDITION for one that does not serve.
+  // for an unknown version, FAILED_PRECONDITION for one whose state does not
+  // allow the purpose.
   absl::StatusOr<Lease> OpenLease(const LeaseRequest& request);
 
   // Leading blocks of the tokens that a lease opened now would share with

@@ -1,7 +1,9 @@
 #include "cache/prefix_cache.h"
 
+#include <algorithm>
 #include <cstddef>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 
@@ -71,13 +73,17 @@ void PrefixCache::EvictOne() {
   const BlockId block = order_.First();
   const BlockId parent = index_.At(block).parent;
   order_.Remove(block);
-  policy_->OnEvict(FactsOf(block));
-  index_.Remove(block);
-  pool_.Forget(block);
+  Drop(block);
   if (parent.valid() && index_.At(parent).child_count == 0 &&
       pool_.state(parent) == BlockState::kCached) {
     MakeEvictable(parent);
   }
+}
+
+void PrefixCache::Drop(BlockId block) {
+  policy_->OnEvict(FactsOf(block));
+  index_.Remove(block);
+  pool_.Forget(block);
 }
 
 void PrefixCache::Relocate(BlockId from, BlockId to) {
@@ -86,6 +92,24 @@ void PrefixCache::Relocate(BlockId from, BlockId to) {
   if (!order_.Contains(from)) return;
   order_.Remove(from);
   MakeEvictable(to);
+}
+
+int64_t PrefixCache::DropVersion(VersionId version) {
+  std::vector<BlockId> blocks = index_.Blocks();
+  std::erase_if(blocks,
+                [&](BlockId block) { return pool_.owner(block) != version; });
+  // Children first; a parent has the version of its children.
+  std::stable_sort(blocks.begin(), blocks.end(), [&](BlockId a, BlockId b) {
+    return index_.At(a).depth > index_.At(b).depth;
+  });
+  for (const BlockId block : blocks) {
+    KV_CHECK(pool_.state(block) == BlockState::kCached)
+        << "block " << block << " of version " << version << " is "
+        << BlockStateName(pool_.state(block));
+    if (order_.Contains(block)) order_.Remove(block);
+    Drop(block);
+  }
+  return static_cast<int64_t>(blocks.size());
 }
 
 int64_t PrefixCache::Flush() {

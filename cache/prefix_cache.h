@@ -51,6 +51,9 @@ class PrefixCache {
   // The pool has relocated the block; so does what is known of it here.
   void Relocate(BlockId from, BlockId to);
 
+  // Frees all blocks of a version, which must be cached. Returns how many.
+  int64_t DropVersion(VersionId version);
+
   // Frees all cached blocks and forgets the pinned ones, which become free
   // with their last pin. Returns the number of blocks that are free now.
   int64_t Flush();
@@ -66,6 +69,7 @@ class PrefixCache {
  private:
   BlockFacts FactsOf(BlockId block) const;
   void MakeEvictable(BlockId block);
+  void Drop(BlockId block);
 
   BlockPool& pool_;
   PrefixIndex index_;

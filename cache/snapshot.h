@@ -77,7 +77,8 @@ struct CacheCounters {
   int64_t evicted_capacity_blocks = 0;
   int64_t evicted_flush_blocks = 0;
   int64_t evicted_resize_blocks = 0;
-  int64_t relocated_blocks = 0;  // copied elsewhere by a resize
+  int64_t evicted_version_blocks = 0;  // of a version that retired
+  int64_t relocated_blocks = 0;        // copied elsewhere by a resize
 };
 
 // How far a resize of the device tier is. Plain value.

@@ -24,6 +24,19 @@ bool IsLegal(VersionState from, VersionState to) {
   return false;
 }
 
+bool Allows(VersionState state, LeasePurpose purpose) {
+  switch (purpose) {
+    case LeasePurpose::kNew:
+      return state == VersionState::kServing;
+    case LeasePurpose::kHeld:
+      return state == VersionState::kServing ||
+             state == VersionState::kDraining;
+    case LeasePurpose::kWarm:
+      break;
+  }
+  return state == VersionState::kWarming || state == VersionState::kServing;
+}
+
 absl::Status UnknownVersion(VersionId id, size_t count) {
   return absl::NotFoundError(absl::StrCat("no cache version ", id.value(),
                                           "; there are ", count, " from 0 on"));
@@ -73,14 +86,22 @@ absl::Status VersionTable::Move(VersionId id, VersionState to) {
   return absl::OkStatus();
 }
 
-absl::Status VersionTable::CheckServing(VersionId id) const {
+absl::Status VersionTable::CheckOpen(VersionId id, LeasePurpose purpose) const {
   if (!Knows(id)) return UnknownVersion(id, versions_.size());
   const CacheVersion& version = At(id);
-  if (version.state == VersionState::kServing) return absl::OkStatus();
-  return absl::FailedPreconditionError(
-      absl::StrCat("cache version '", version.label, "' is ",
-                   VersionStateName(version.state),
-                   "; only a serving one takes new leases"));
+  if (Allows(version.state, purpose)) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat(
+      "cache version '", version.label, "' is ",
+      VersionStateName(version.state), "; ",
+      purpose == LeasePurpose::kNew ? "only a serving one takes new leases"
+      : purpose == LeasePurpose::kHeld
+          ? "only a serving or draining one goes on with what it began"
+          : "only a warming or serving one can be warmed"));
+}
+
+void VersionTable::SetQuota(VersionId id, int64_t blocks) {
+  KV_CHECK(blocks >= 0) << blocks;
+  Mutable(id).quota_blocks = blocks;
 }
 
 void VersionTable::AddLease(VersionId id) { ++Mutable(id).lease_count; }

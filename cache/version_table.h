@@ -15,6 +15,13 @@ namespace kvasir {
 
 enum class VersionState : uint8_t { kWarming, kServing, kDraining, kRetired };
 
+// What a lease is opened for, which decides the states that allow it.
+enum class LeasePurpose : uint8_t {
+  kNew,   // a request that chooses the version now: serving
+  kHeld,  // one that chose it before, or resumes: serving, draining
+  kWarm,  // filling it before anybody asks: warming, serving
+};
+
 // The name of a state, as snapshots show it.
 absl::string_view VersionStateName(VersionState state);
 
@@ -26,13 +33,14 @@ struct CacheVersion {
   VersionState state = VersionState::kWarming;
   int64_t lease_count = 0;
   int64_t hit_tokens = 0;
+  int64_t quota_blocks = 0;  // 0: none
 };
 
 // Which cache versions exist and which moves they may make.
 //
-//   warming  -> serving   it is filled: new leases go here
+//   warming  -> serving   it is filled: requests may choose it
 //   warming  -> retired   given up before it served
-//   serving  -> draining  no new lease
+//   serving  -> draining  no request may choose it any more
 //   draining -> serving   rolled back to
 //   draining -> retired   its last lease is gone; for good
 //
@@ -43,13 +51,16 @@ class VersionTable {
   // A new version, warming.
   VersionId Add(std::string_view label, std::string_view fingerprint);
 
+  // Blocks that the version keeps at most when nobody holds them; 0: all.
+  void SetQuota(VersionId id, int64_t blocks);
+
   // FAILED_PRECONDITION for a move that is not in the list above, or into
   // retirement under leases; NOT_FOUND for an unknown version.
   absl::Status Move(VersionId id, VersionState to);
 
-  // Whether a new lease may be opened: NOT_FOUND for an unknown version,
-  // FAILED_PRECONDITION for one that does not serve.
-  absl::Status CheckServing(VersionId id) const;
+  // Whether a lease may be opened: NOT_FOUND for an unknown version,
+  // FAILED_PRECONDITION for one whose state does not allow the purpose.
+  absl::Status CheckOpen(VersionId id, LeasePurpose purpose) const;
 
   // The version must exist.
   void AddLease(VersionId id);

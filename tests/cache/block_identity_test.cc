@@ -18,13 +18,14 @@ TEST(BlockIdentityTest, KeysAreWhatTheHeaderSaysByteByByte) {
   // parent | "00ff" | "salt" | tokens. Keys outlive the process in tiers, so
   // their recipe must not change unnoticed.
   BlockHasher hasher;
-  const BlockScope scope{.fingerprint = "00ff", .salt = "salt"};
+  const BlockScope scope{
+      .fingerprint = "00ff", .version = "m@1", .salt = "salt"};
   const std::vector<TokenId> tokens = {1, 2, 65536, 2147483647};
   const BlockKey first = hasher.Key(nullptr, scope, tokens);
   EXPECT_EQ(Hex(first),
-            "9007c2af6f83a891f69211928aa222bc59884077e0b5f669d882c168a4d5c3dd");
+            "42235ec2e8317e9b4463572dcf55edaefadcf7ab50edfa70a2f7f070c2b16341");
   EXPECT_EQ(Hex(hasher.Key(&first, scope, tokens)),
-            "9e7604564210ac412a78a0cbbab2f28bf50e35fa86f17190dbbddc8414bac1a7");
+            "e53749490701706a07311dcfcf3331d17161b67f73e134692faf7b0a69b156f7");
 }
 
 TEST(BlockIdentityTest, EveryFieldIsPartOfTheKey) {
@@ -38,12 +39,15 @@ TEST(BlockIdentityTest, EveryFieldIsPartOfTheKey) {
       hasher.Key(&parent, scope, tokens),
       hasher.Key(nullptr, {.fingerprint = "ab", .salt = "s"}, tokens),
       hasher.Key(nullptr, {.fingerprint = "aa", .salt = "t"}, tokens),
+      hasher.Key(nullptr, {.fingerprint = "aa", .version = "s"}, tokens),
+      hasher.Key(nullptr, {.fingerprint = "aa", .version = "v", .salt = "s"},
+                 tokens),
       hasher.Key(nullptr, {.fingerprint = "aa", .salt = ""}, tokens),
       hasher.Key(nullptr, scope, {1, 2, 3, 5}),
       hasher.Key(nullptr, scope, {2, 1, 3, 4}),
       hasher.Key(nullptr, scope, {1, 2, 3}),
   };
-  EXPECT_EQ(keys.size(), 8u);
+  EXPECT_EQ(keys.size(), 10u);
 }
 
 TEST(BlockIdentityTest, FieldsWithEqualConcatenationsStayApart) {
@@ -57,12 +61,15 @@ TEST(BlockIdentityTest, FieldsWithEqualConcatenationsStayApart) {
       hasher.Key(nullptr, {.fingerprint = "ab", .salt = "c"}, tokens),
       hasher.Key(nullptr, {.fingerprint = "a", .salt = "bc"}, tokens),
       hasher.Key(nullptr, {.fingerprint = "abc", .salt = ""}, tokens),
+      hasher.Key(nullptr, {.fingerprint = "a", .version = "bc"}, tokens),
+      hasher.Key(nullptr, {.fingerprint = "a", .version = "b", .salt = "c"},
+                 tokens),
       hasher.Key(nullptr, {.fingerprint = "", .salt = "abc"}, tokens),
       hasher.Key(nullptr, {.fingerprint = "", .salt = "abcaaaa"}, {tokens[1]}),
       hasher.Key(nullptr, {.fingerprint = parent_bytes, .salt = ""}, tokens),
       hasher.Key(&parent, {.fingerprint = "", .salt = ""}, tokens),
   };
-  EXPECT_EQ(keys.size(), 7u);
+  EXPECT_EQ(keys.size(), 9u);
 }
 
 TEST(BlockIdentityTest, AKeyDoesNotDependOnWhatWasHashedBefore) {

@@ -140,19 +140,57 @@ TEST_F(KvCacheTest, VariantsOfARequestNeverShare) {
   EXPECT_EQ(DeviceBlocks(*cache_).cached, 14);
 }
 
-TEST_F(KvCacheTest, VersionsWithEqualFingerprintsShare) {
-  // The fingerprint is the identity, not the number a process gives it; after
-  // a reload of the same weights the old blocks are as good as new ones.
+TEST_F(KvCacheTest, TheSameWeightsUnderAnotherLabelAreAnotherVersion) {
+  // PFX-2: an alias is a version of its own; what it keeps, it pays for and
+  // loses alone.
   { const Lease lease = OpenAndFill(*cache_, version_, Tokens(0, 9)); }
-  const VersionId again = cache_->AddVersion("m again", "aa");
-  const Lease lease = Open(*cache_, again, Tokens(0, 9));
-  EXPECT_EQ(lease.cached_token_count(), 8);
+  const VersionId alias = cache_->AddVersion("alias of m", "aa");
+  { const Lease lease = OpenAndFill(*cache_, alias, Tokens(0, 9)); }
   const CacheSnapshot snapshot = cache_->Snapshot();
-  EXPECT_EQ(snapshot.versions[0].blocks.pinned, 2) << "who computed them";
-  EXPECT_EQ(snapshot.versions[1].blocks.pinned, 0);
-  EXPECT_EQ(snapshot.versions[1].lease_count, 1);
-  EXPECT_EQ(snapshot.versions[1].hit_tokens, 8);
+  EXPECT_EQ(snapshot.counters.hit_tokens, 0);
+  EXPECT_EQ(snapshot.versions[0].blocks.cached, 2);
+  EXPECT_EQ(snapshot.versions[1].blocks.cached, 2);
+}
+
+TEST_F(KvCacheTest, AVersionThatRetiresLosesItsBlocksAndNoOther) {
+  // Its memory is for those who serve; another label of the same weights is
+  // not touched.
+  const VersionId old = cache_->AddVersion("old", "aa");
+  { const Lease lease = OpenAndFill(*cache_, version_, Tokens(0, 9)); }
+  { const Lease lease = OpenAndFill(*cache_, old, Tokens(0, 13)); }
+  ASSERT_TRUE(cache_->MoveVersion(old, VersionState::kDraining).ok());
+  EXPECT_EQ(DeviceBlocks(*cache_).cached, 5) << "a rollback still finds them";
+  ASSERT_TRUE(cache_->MoveVersion(old, VersionState::kRetired).ok());
+  EXPECT_EQ(DeviceBlocks(*cache_).cached, 2);
+  const CacheSnapshot snapshot = cache_->Snapshot();
+  EXPECT_EQ(snapshot.counters.evicted_version_blocks, 3);
+  EXPECT_EQ(snapshot.versions[1].state, "retired");
+  EXPECT_EQ(snapshot.versions[1].blocks, BlockCounts());
   EXPECT_THAT(cache_->Violations(), IsEmpty());
+  EXPECT_EQ(FoundTokens(*cache_, version_, Tokens(0, 9)), 8);
+  const VersionId again = cache_->AddVersion("old", "aa");
+  EXPECT_EQ(FoundTokens(*cache_, again, Tokens(0, 13)), 0);
+}
+
+TEST_F(KvCacheTest, ALeaseKeepsItsVersionFromRetiring) {
+  // Contract C5: it began there and may fill blocks there to its end.
+  const auto tokens = Tokens(0, 9);
+  Lease running = OpenAndFill(*cache_, version_, tokens);
+  ASSERT_TRUE(cache_->MoveVersion(version_, VersionState::kDraining).ok());
+  EXPECT_EQ(cache_->LeaseCount(version_), 1);
+  EXPECT_EQ(cache_->MoveVersion(version_, VersionState::kRetired).code(),
+            absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(cache_->OpenLease({.version = version_, .tokens = tokens})
+                .status()
+                .code(),
+            absl::StatusCode::kFailedPrecondition);
+  running = Lease();
+  running = Open(
+      *cache_,
+      {.version = version_, .purpose = LeasePurpose::kHeld, .tokens = tokens});
+  EXPECT_EQ(running.cached_token_count(), 8);
+  running = Lease();
+  EXPECT_TRUE(cache_->MoveVersion(version_, VersionState::kRetired).ok());
 }
 
 TEST_F(KvCacheTest, RunningSequencesShareWithoutWaitingForAnEnd) {

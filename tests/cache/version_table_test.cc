@@ -59,20 +59,27 @@ TEST(VersionTableTest, MakesExactlyTheMovesOfItsDiagram) {
   }
 }
 
-TEST(VersionTableTest, OnlyAServingVersionTakesLeases) {
+TEST(VersionTableTest, AStateDecidesWhatALeaseMayBeFor) {
   // A client that names a retired version must learn that, and not get the
-  // blocks of another one.
-  for (const VersionState state : kAllStates) {
-    VersionTable table;
-    const absl::Status status = table.CheckServing(AddIn(table, state));
-    EXPECT_EQ(status.code(), state == kServing
-                                 ? absl::StatusCode::kOk
-                                 : absl::StatusCode::kFailedPrecondition)
-        << status;
+  // blocks of another one; who chose a version before goes on in it (C5).
+  const std::map<LeasePurpose, std::set<VersionState>> allowed = {
+      {LeasePurpose::kNew, {kServing}},
+      {LeasePurpose::kHeld, {kServing, kDraining}},
+      {LeasePurpose::kWarm, {kWarming, kServing}}};
+  for (const auto& [purpose, states] : allowed) {
+    for (const VersionState state : kAllStates) {
+      VersionTable table;
+      const absl::Status status = table.CheckOpen(AddIn(table, state), purpose);
+      EXPECT_EQ(status.code(), states.count(state) > 0
+                                   ? absl::StatusCode::kOk
+                                   : absl::StatusCode::kFailedPrecondition)
+          << status;
+    }
   }
   VersionTable table;
   for (const VersionId id : {VersionId(), VersionId(0), VersionId(7)}) {
-    EXPECT_EQ(table.CheckServing(id).code(), absl::StatusCode::kNotFound);
+    EXPECT_EQ(table.CheckOpen(id, LeasePurpose::kNew).code(),
+              absl::StatusCode::kNotFound);
     EXPECT_EQ(table.Move(id, kServing).code(), absl::StatusCode::kNotFound);
   }
 }
