@@ -5,10 +5,13 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <string>
 #include <string_view>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -22,11 +25,12 @@
 #include "cache/kv_cache.h"
 #include "cache/memory/host_memory.h"
 #include "engine/engine_loop.h"
-#include "engine/hooked_runner.h"
 #include "engine/inbox.h"
 #include "engine/model_loader.h"
-#include "engine/model_runner.h"
 #include "engine/request_check.h"
+#include "engine/version_directory.h"
+#include "engine/version_keeper.h"
+#include "engine/version_loader.h"
 
 namespace kvasir {
 namespace {
@@ -87,95 +91,86 @@ absl::StatusOr<std::unique_ptr<KvCache>> MakeCache(const EngineOptions& options,
   return KvCache::Create(cache, MakeHostMemory(), MakeLruPolicy());
 }
 
-RequestLimits LimitsOf(const EngineOptions& options, const LoadedModel& model,
-                       const KvCache& cache) {
-  RequestLimits limits;
-  limits.token_limit = model.token_limit;
-  limits.tokens = &model.tokens;
-  limits.model_context = model.info.max_context;
-  if (options.context_limit > 0 &&
-      options.context_limit < limits.model_context) {
-    limits.model_context = options.context_limit;
-  }
-  limits.cache_tokens =
-      cache.Capacity().total_blocks * model.layout.block_tokens;
-  return limits;
-}
-
 }  // namespace
 
 struct Engine::Impl {
-  Impl(const EngineOptions& options, LoadedModel loaded,
+  Impl(const EngineOptions& options, const KvLayout& layout,
        std::unique_ptr<KvCache> made_cache);
+  absl::Status AddFirstVersion(const EngineOptions& options, LoadedModel model);
   void StartThread(const EngineOptions& options);
-  RequestLimits CurrentLimits() const;
+  absl::StatusOr<VersionInfo> Move(
+      std::function<absl::StatusOr<VersionInfo>(VersionKeeper&)> move);
 
   const Clock& clock = Clock::Steady();
 
   // Fixed after construction; the engine thread changes what is inside.
-  LoadedModel model;
   std::unique_ptr<KvCache> cache;
-  RequestLimits limits;
-  ModelRunner runner;
-#if KVASIR_TEST_HOOKS
-  HookedRunner hooked_runner;
-#endif
 
-  // Written by the engine thread, read by all: what `limits` starts with.
+  // Written by the engine thread, read by all.
   std::atomic<int64_t> cache_tokens;
 
   // Lock themselves.
   Inbox inbox;
   StatsBoard board;
+  VersionDirectory directory;
 
+  VersionKeeper versions;  // the engine thread's
   std::unique_ptr<EngineLoop> loop;
   std::thread thread;
+  VersionLoader loader;
 };
 
-Engine::Impl::Impl(const EngineOptions& options, LoadedModel loaded,
+Engine::Impl::Impl(const EngineOptions& options, const KvLayout& layout,
                    std::unique_ptr<KvCache> made_cache)
-    : model(std::move(loaded)),
-      cache(std::move(made_cache)),
-      limits(LimitsOf(options, model, *cache)),
-      runner(model.transformer.get(),
-             {.layout = model.layout, .sampleable_count = model.token_limit}),
-#if KVASIR_TEST_HOOKS
-      hooked_runner(&runner, options.test_hooks),
-#endif
-      cache_tokens(limits.cache_tokens),
-      inbox(options.inbox_limit) {
-}
+    : cache(std::move(made_cache)),
+      cache_tokens(cache->Capacity().total_blocks * layout.block_tokens),
+      inbox(options.inbox_limit),
+      versions(cache.get(), &directory),
+      loader({.options = options,
+              .layout = layout,
+              .directory = &directory,
+              .inbox = &inbox,
+              .cache_tokens = &cache_tokens}) {}
 
-RequestLimits Engine::Impl::CurrentLimits() const {
-  RequestLimits current = limits;
-  current.cache_tokens = cache_tokens.load(std::memory_order_relaxed);
-  return current;
+absl::Status Engine::Impl::AddFirstVersion(const EngineOptions& options,
+                                           LoadedModel model) {
+  const std::string name = model.info.name;
+  ServedVersion::Parts parts = MakeVersionParts(
+      options, std::make_shared<const LoadedModel>(std::move(model)), name,
+      options.version_label, &cache_tokens);
+  VersionInfo info = InfoOf(parts, options.model_path, 0);
+  return versions.Add(std::move(parts), std::move(info)).status();
 }
 
 void Engine::Impl::StartThread(const EngineOptions& options) {
-  EngineLoop::Parts parts;
-  parts.cache = cache.get();
-#if KVASIR_TEST_HOOKS
-  parts.runner = &hooked_runner;
-#else
-  parts.runner = &runner;
-#endif
-  parts.tokenizer = model.tokenizer.get();
-  parts.inbox = &inbox;
-  parts.board = &board;
-  parts.clock = &clock;
-  parts.cache_tokens = &cache_tokens;
   loop = std::make_unique<EngineLoop>(
-      parts, EngineLoop::Settings{
-                 .limits = {.token_budget = options.token_budget,
-                            .prefill_chunk = options.prefill_chunk,
-                            .max_sequences = options.max_sequences},
-                 .version = cache->AddVersion(model.info.cache_version,
-                                              model.info.cache_fingerprint),
-                 .version_label = model.info.cache_version,
-                 .request_limits = limits,
-                 .prefix_caching = options.prefix_caching});
+      EngineLoop::Parts{.cache = cache.get(),
+                        .versions = &versions,
+                        .inbox = &inbox,
+                        .board = &board,
+                        .clock = &clock,
+                        .cache_tokens = &cache_tokens},
+      EngineLoop::Settings{.limits = {.token_budget = options.token_budget,
+                                      .prefill_chunk = options.prefill_chunk,
+                                      .max_sequences = options.max_sequences},
+                           .prefix_caching = options.prefix_caching});
   thread = std::thread([this] { loop->Run(); });
+}
+
+absl::StatusOr<VersionInfo> Engine::Impl::Move(
+    std::function<absl::StatusOr<VersionInfo>(VersionKeeper&)> move) {
+  struct Ticket {
+    absl::StatusOr<VersionInfo> result;
+    absl::Notification done;
+  };
+  auto ticket = std::make_shared<Ticket>();
+  RETURN_IF_ERROR(inbox.Post(
+      [ticket, move = std::move(move)](KvCache&, VersionKeeper& versions) {
+        ticket->result = move(versions);
+        ticket->done.Notify();
+      }));
+  ticket->done.WaitForNotification();
+  return ticket->result;
 }
 
 absl::StatusOr<std::unique_ptr<Engine>> Engine::Start(
@@ -185,10 +180,11 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Start(
   absl::SleepFor(options.test_hooks.load_delay);
 #endif
   ASSIGN_OR_RETURN(LoadedModel model, LoadModel(options));
+  const KvLayout layout = model.layout;
   ASSIGN_OR_RETURN(std::unique_ptr<KvCache> cache,
-                   MakeCache(options, model.info.weight_bytes, model.layout));
-  auto impl =
-      std::make_unique<Impl>(options, std::move(model), std::move(cache));
+                   MakeCache(options, model.info.weight_bytes, layout));
+  auto impl = std::make_unique<Impl>(options, layout, std::move(cache));
+  RETURN_IF_ERROR(impl->AddFirstVersion(options, std::move(model)));
   impl->StartThread(options);
   return std::unique_ptr<Engine>(new Engine(std::move(impl)));
 }
@@ -200,28 +196,53 @@ Engine::~Engine() {
   impl_->thread.join();
 }
 
-const Tokenizer& Engine::tokenizer() const { return *impl_->model.tokenizer; }
-
-const ModelInfo& Engine::model() const { return impl_->model.info; }
-
-int64_t Engine::max_context() const {
-  return impl_->CurrentLimits().EffectiveContext();
+absl::StatusOr<std::shared_ptr<const ServedVersion>> Engine::Resolve(
+    std::string_view model, std::string_view label) const {
+  return impl_->directory.Resolve(model, label);
 }
 
-bool Engine::cache_limits_context() const {
-  const RequestLimits limits = impl_->CurrentLimits();
-  return limits.cache_tokens < limits.model_context;
+std::vector<VersionInfo> Engine::Versions() const {
+  return impl_->directory.List();
+}
+
+absl::Status Engine::CreateVersion(VersionOrder order) {
+  return impl_->loader.Begin(std::move(order));
+}
+
+absl::StatusOr<VersionInfo> Engine::ActivateVersion(std::string_view model,
+                                                    std::string_view label) {
+  return impl_->Move([model = std::string(model),
+                      label = std::string(label)](VersionKeeper& versions) {
+    return versions.Activate(model, label);
+  });
+}
+
+absl::StatusOr<VersionInfo> Engine::RollBackVersion(std::string_view model) {
+  return impl_->Move([model = std::string(model)](VersionKeeper& versions) {
+    return versions.RollBack(model);
+  });
+}
+
+absl::StatusOr<VersionInfo> Engine::DeleteVersion(std::string_view model,
+                                                  std::string_view label) {
+  return impl_->Move([model = std::string(model),
+                      label = std::string(label)](VersionKeeper& versions) {
+    return versions.Delete(model, label);
+  });
 }
 
 absl::Status Engine::Submit(Request request, std::shared_ptr<TokenSink> sink) {
-  const absl::Status checked = CheckRequest(request, impl_->CurrentLimits());
+  if (request.version == nullptr) {
+    ASSIGN_OR_RETURN(request.version, Resolve("", ""));
+  }
+  const absl::Status checked = CheckRequest(request, request.version->limits());
   if (absl::IsResourceExhausted(checked)) {
     impl_->inbox.CountNeverFits();
   } else if (!checked.ok()) {
     impl_->inbox.CountInvalid();
   }
   RETURN_IF_ERROR(checked);
-  request.sampling.drawable = &impl_->model.tokens;
+  request.sampling.drawable = request.version->limits().tokens;
   return impl_->inbox.Submit(std::move(request), std::move(sink),
                              impl_->clock.Now());
 }
@@ -237,7 +258,7 @@ absl::StatusOr<FlushOutcome> Engine::FlushCache() {
     absl::Notification done;
   };
   auto ticket = std::make_shared<Ticket>();
-  RETURN_IF_ERROR(impl_->inbox.Post([ticket](KvCache& cache) {
+  RETURN_IF_ERROR(impl_->inbox.Post([ticket](KvCache& cache, VersionKeeper&) {
     ticket->result = cache.Flush();
     ticket->done.Notify();
   }));

@@ -16,10 +16,12 @@
 #include "engine/cache_resize.h"
 #include "engine/cancel_flag.h"
 #include "engine/engine_stats.h"
-#include "engine/model/tokenizer.h"
+#include "engine/model_info.h"
 #include "engine/request.h"
+#include "engine/served_version.h"
 #include "engine/test_hooks.h"
 #include "engine/token_sink.h"
+#include "engine/version_order.h"
 
 namespace kvasir {
 
@@ -34,6 +36,7 @@ struct CacheSizeQuery {
 struct EngineOptions {
   std::string model_path;  // a GGUF file
   std::string model_name;  // as clients call it; empty: from the file's name
+  std::string version_label;  // of its first version; empty: from the digest
 
   int64_t cache_bytes = 0;   // device tier; 0: kDefaultCacheBytes
   int64_t cache_blocks = 0;  // instead of bytes, if not 0
@@ -70,37 +73,13 @@ inline constexpr int64_t kDefaultCacheBytes = int64_t{512} << 20;
 // sense whatever the model.
 absl::Status CheckEngineOptions(const EngineOptions& options);
 
-// What clients may know of the model. Plain value.
-struct ModelInfo {
-  std::string name;
-  std::string architecture;
-  std::string quantization;
-  std::string digest;  // SHA-256 of the file, hex
-  std::string tokenizer_digest;
-  std::string cache_version;  // label of the active cache version
-  std::string cache_fingerprint;
-  std::string backend;  // Backend::numerics()
-  std::string chat_template;
-  std::string chat_refusal;  // why no chat can be encoded; empty: it can
-  int64_t weight_bytes = 0;
-  int64_t max_context = 0;  // that the model was trained for
-  int32_t vocab_size = 0;
-  int32_t layer_count = 0;
-  int32_t kv_head_count = 0;
-  int32_t head_dim = 0;
-  int64_t kv_bytes_per_token = 0;
-  int32_t thread_count = 0;
-  std::string kv_type;
-  std::vector<TokenId> end_tokens;
-};
-
 struct FlushOutcome {
   int64_t freed_blocks = 0;
   int64_t freed_bytes = 0;
 };
 
-// The inference engine: one model, its cache and the thread on which both
-// change. Knows nothing of the wire.
+// The inference engine: a model in one version or several, their cache and the
+// thread on which all of it changes. Knows nothing of the wire.
 //
 // Public methods are safe from any thread and never wait for a step, except
 // where they say so. Events reach a request's sink on the engine thread.
@@ -115,17 +94,30 @@ class Engine {
   // Ends at once: running requests get UNAVAILABLE.
   ~Engine();
 
-  const Tokenizer& tokenizer() const;
-  const ModelInfo& model() const;
+  // The version that a request with these names gets; whoever has it can
+  // tokenise with it and hand the request over, whatever happens to it
+  // meanwhile. See VersionDirectory::Resolve().
+  absl::StatusOr<std::shared_ptr<const ServedVersion>> Resolve(
+      std::string_view model, std::string_view label) const;
 
-  // Most tokens of prompt and output together: what the model, the operator's
-  // limit and the cache as large as it is now allow. What clients are told,
-  // requests are checked against and sequences end at.
-  int64_t max_context() const;
-  // Whether it is the cache that max_context() is the size of.
-  bool cache_limits_context() const;
+  // All that are resident, in the order in which they were made.
+  std::vector<VersionInfo> Versions() const;
 
-  // Hands a request over. OK: the sink will get exactly one FinishedEvent.
+  // Makes a version beside those that serve; the order's sink is told how it
+  // goes, and nothing if this is refused: UNAVAILABLE once the engine ends,
+  // FAILED_PRECONDITION while another one is being made.
+  absl::Status CreateVersion(VersionOrder order);
+
+  // Moves of an operator, see VersionKeeper. Each waits for the end of the step
+  // in hand.
+  absl::StatusOr<VersionInfo> ActivateVersion(std::string_view model,
+                                              std::string_view label);
+  absl::StatusOr<VersionInfo> RollBackVersion(std::string_view model);
+  absl::StatusOr<VersionInfo> DeleteVersion(std::string_view model,
+                                            std::string_view label);
+
+  // Hands a request over. OK: the sink will get exactly one FinishedEvent. A
+  // request without a version gets the active one of the first model.
   // Any other status: the sink gets nothing. INVALID_ARGUMENT: empty prompt,
   // id out of range, parameters out of range, prompt over the context (with
   // both numbers). RESOURCE_EXHAUSTED: inbox full, or the prompt can never fit

@@ -101,7 +101,6 @@ EngineLoop::EngineLoop(const Parts& parts, Settings settings)
     : parts_(parts),
       settings_(std::move(settings)),
       scheduler_(settings_.limits),
-      limits_(settings_.request_limits),
       resize_(parts.cache, &roster_),
       departures_(parts.inbox, &recorder_) {
   Publish();
@@ -112,7 +111,9 @@ void EngineLoop::Run() {
     if (Turn()) continue;
     if (stopping_) break;
     Publish();
-    parts_.inbox->WaitForMail(absl::InfiniteDuration());
+    parts_.inbox->WaitForMail(parts_.versions->retiring()
+                                  ? kRetireInterval
+                                  : absl::InfiniteDuration());
   }
   const absl::Status ended =
       absl::UnavailableError("the engine is shutting down");
@@ -125,6 +126,7 @@ bool EngineLoop::Turn() {
   ReadMail();
   if (stopping_) return false;
   EndUnwanted();
+  parts_.versions->RetireUnheld();
   ContinueResize();
   AdmitWaiting();
   SendDepartures();
@@ -151,11 +153,13 @@ bool EngineLoop::NumbersAreOld() const {
 
 void EngineLoop::ReadMail() {
   Mail mail = parts_.inbox->Take();
-  for (CacheCommand& command : mail.commands) command(*parts_.cache);
+  for (EngineCommand& command : mail.commands) {
+    command(*parts_.cache, *parts_.versions);
+  }
   for (Submission& submission : mail.submissions) {
+    const int64_t context = submission.request.version->max_context();
     roster_.Enqueue(std::make_unique<Sequence>(
-        SequenceId(next_sequence_++), std::move(submission), parts_.tokenizer,
-        limits_.EffectiveContext()));
+        SequenceId(next_sequence_++), std::move(submission), context));
   }
   for (ResizeOrder& order : mail.resizes) resize_.Begin(std::move(order));
   stopping_ = mail.stop;
@@ -168,11 +172,9 @@ void EngineLoop::ReadMail() {
 // also while the cache changes its size (FIELD_CASES CTX-2, MEM-2).
 void EngineLoop::ContinueResize() {
   recorder_.stats().preemptions += resize_.Continue();
-  limits_.cache_tokens =
-      resize_.PromisedBlocks() * parts_.cache->layout().block_tokens;
-  if (parts_.cache_tokens != nullptr) {
-    parts_.cache_tokens->store(limits_.cache_tokens, std::memory_order_relaxed);
-  }
+  parts_.cache_tokens->store(
+      resize_.PromisedBlocks() * parts_.cache->layout().block_tokens,
+      std::memory_order_relaxed);
   if (!resize_.ended()) return;
   Publish();
   resize_.TellEnd();
@@ -193,7 +195,7 @@ void EngineLoop::EndUnwanted() {
 void EngineLoop::AdmitWaiting() {
   while (!roster_.waiting().empty()) {
     SchedulerView view =
-        roster_.View(resize_.ForAdmission(), settings_.prefix_caching);
+        roster_.View(resize_.ForAdmission(), settings_.prefix_caching, {});
     int64_t count = scheduler_.CountAdmissible(view);
     if (count == 0) {
       // Too big as a whole, but perhaps not without what it shares.
@@ -209,7 +211,9 @@ void EngineLoop::AdmitWaiting() {
 void EngineLoop::AdmitFirst() {
   Sequence& sequence = *roster_.waiting().front();
   // The cache may have become smaller while it waited.
-  if (!sequence.preempted()) sequence.LimitContext(limits_.EffectiveContext());
+  if (!sequence.preempted()) {
+    sequence.LimitContext(sequence.version().max_context());
+  }
   absl::StatusOr<Lease> lease =
       parts_.cache->OpenLease(LeaseRequestOf(sequence));
   if (!lease.ok()) {
@@ -222,7 +226,10 @@ void EngineLoop::AdmitFirst() {
 
 LeaseRequest EngineLoop::LeaseRequestOf(const Sequence& sequence) const {
   const CacheUse& use = sequence.request().cache;
-  return {.version = settings_.version,
+  // It chose the version when it was tokenised; to name one that drains is
+  // refused there.
+  return {.version = sequence.version().id(),
+          .purpose = LeasePurpose::kHeld,
           .tokens = sequence.known_tokens(),
           .salt = use.salt,
           .read_cache = use.read,
@@ -246,8 +253,9 @@ void EngineLoop::ExtendPrefixes() {
 
 StepPlan EngineLoop::MakePlan() {
   while (true) {
-    StepPlan plan = scheduler_.Plan(
-        roster_.View(parts_.cache->Capacity(), settings_.prefix_caching));
+    const VersionId turn = roster_.VersionAfter(last_turn_);
+    StepPlan plan = scheduler_.Plan(roster_.View(
+        parts_.cache->Capacity(), settings_.prefix_caching, turn));
     if (!plan.preempt.valid()) return plan;
     // Alone and still without room: RefuseOldest() says so.
     if (roster_.running().size() == 1) return StepPlan{};
@@ -264,7 +272,7 @@ void EngineLoop::ExecuteStep(const StepPlan& plan) {
     recorder_.CountScheduled(*sequence);
     sequence->Push(AcceptedEvent{sequence->usage().prompt_tokens,
                                  sequence->usage().cached_tokens,
-                                 settings_.version_label});
+                                 sequence->version().label()});
   }
   const StepPhase phase = PhaseOf(sequences);
   const absl::StatusOr<std::vector<TokenId>> tokens = Compute(plan, sequences);
@@ -297,7 +305,9 @@ absl::StatusOr<std::vector<TokenId>> EngineLoop::Compute(
                                     ? &sequence.request().sampling
                                     : nullptr});
   }
-  absl::StatusOr<std::vector<TokenId>> tokens = parts_.runner->Run(step);
+  const ServedVersion& version = sequences.front()->version();
+  last_turn_ = version.id();
+  absl::StatusOr<std::vector<TokenId>> tokens = version.runner().Run(step);
   if (tokens.ok()) std::move(reservation).Commit();
   return tokens;
 }

@@ -14,13 +14,12 @@
 #include "cache/kv_cache.h"
 #include "engine/departures.h"
 #include "engine/inbox.h"
-#include "engine/model/tokenizer.h"
 #include "engine/model_runner.h"
-#include "engine/request_check.h"
 #include "engine/resize_task.h"
 #include "engine/scheduler.h"
 #include "engine/sequence_roster.h"
 #include "engine/stats_recorder.h"
+#include "engine/version_keeper.h"
 
 namespace kvasir {
 
@@ -30,8 +29,12 @@ inline constexpr int32_t kMaxFailedSteps = 3;
 // How old the published numbers may get while steps follow each other.
 inline constexpr absl::Duration kPublishInterval = absl::Milliseconds(20);
 
+// How often a sleeping engine looks whether a deleted version is still held.
+inline constexpr absl::Duration kRetireInterval = absl::Milliseconds(20);
+
 // The engine's turn: read the mail, end what nobody wants any more, admit,
-// plan, reserve, run, commit, tell. Everything that the engine thread owns
+// plan, reserve, run, commit, tell. A step computes in one version; versions
+// with work take turns. Everything that the engine thread owns
 // hangs on this object, and every member function runs on that thread.
 //
 // A step that fails has not happened: its reservation is dropped, its requests
@@ -42,20 +45,16 @@ class EngineLoop {
   // All of these outlive the loop.
   struct Parts {
     KvCache* cache = nullptr;
-    StepRunner* runner = nullptr;
-    const Tokenizer* tokenizer = nullptr;
+    VersionKeeper* versions = nullptr;
     Inbox* inbox = nullptr;
     StatsBoard* board = nullptr;
     const Clock* clock = nullptr;
     // Token places that a request may count on; the loop writes it whenever a
-    // resize changes it, others read it on any thread. May be null.
+    // resize changes it, others read it on any thread (see ServedVersion).
     std::atomic<int64_t>* cache_tokens = nullptr;
   };
   struct Settings {
     Scheduler::Limits limits;
-    VersionId version;             // that new leases go to
-    std::string version_label;     // as clients are told
-    RequestLimits request_limits;  // with the cache as it is at the start
     bool prefix_caching = true;
   };
   EngineLoop(const Parts& parts, Settings settings);
@@ -106,14 +105,13 @@ class EngineLoop {
   const Settings settings_;
   const Scheduler scheduler_;
 
-  RequestLimits limits_;  // with the cache as it is now
-
   // Progress.
   SequenceRoster roster_;
   ResizeTask resize_;
   StatsRecorder recorder_;
   Departures departures_;
   int64_t next_sequence_ = 0;
+  VersionId last_turn_;           // the version of the last step
   int32_t failed_steps_ = 0;  // in a row
   absl::Duration last_publish_;
   bool stopping_ = false;

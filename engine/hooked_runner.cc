@@ -16,8 +16,9 @@
 
 namespace kvasir {
 
-HookedRunner::HookedRunner(StepRunner* inner, EngineTestHooks hooks)
-    : inner_(inner), hooks_(std::move(hooks)) {}
+HookedRunner::HookedRunner(std::shared_ptr<StepRunner> inner,
+                           EngineTestHooks hooks)
+    : inner_(std::move(inner)), hooks_(std::move(hooks)) {}
 
 absl::StatusOr<std::vector<TokenId>> HookedRunner::Run(
     absl::Span<const StepRows> step) {

@@ -2,6 +2,7 @@
 #define KVASIR_ENGINE_HOOKED_RUNNER_H_
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
@@ -17,15 +18,14 @@ namespace kvasir {
 // thread only. Remembers every sequence it has seen, so it is for tests alone.
 class HookedRunner final : public StepRunner {
  public:
-  // `inner` outlives this object.
-  HookedRunner(StepRunner* inner, EngineTestHooks hooks);
+  HookedRunner(std::shared_ptr<StepRunner> inner, EngineTestHooks hooks);
 
   // INTERNAL for a step that the hooks make fail; `inner` does not see it.
   absl::StatusOr<std::vector<TokenId>> Run(
       absl::Span<const StepRows> step) override;
 
  private:
-  StepRunner* const inner_;
+  const std::shared_ptr<StepRunner> inner_;
   const EngineTestHooks hooks_;
   int64_t steps_ = 0;
   // Position of the first token that a sequence generated.

@@ -47,7 +47,7 @@ absl::Status Inbox::Submit(Request request, std::shared_ptr<TokenSink> sink,
   return absl::OkStatus();
 }
 
-absl::Status Inbox::Post(CacheCommand command) {
+absl::Status Inbox::Post(EngineCommand command) {
   absl::MutexLock lock(&mu_);
   if (mail_.stop) return absl::UnavailableError("the engine is shutting down");
   mail_.commands.push_back(std::move(command));

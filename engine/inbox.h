@@ -22,6 +22,7 @@
 namespace kvasir {
 
 class KvCache;
+class VersionKeeper;
 
 // A request on its way to the engine, with everything that belongs to it.
 struct Submission {
@@ -31,13 +32,14 @@ struct Submission {
   absl::Duration submitted;  // steady time
 };
 
-// Work on the cache that another thread wants done between two steps.
-using CacheCommand = absl::AnyInvocable<void(KvCache&)>;
+// Work on the cache and its versions that another thread wants done between two
+// steps.
+using EngineCommand = absl::AnyInvocable<void(KvCache&, VersionKeeper&)>;
 
 // What has arrived since the engine looked last.
 struct Mail {
   std::vector<Submission> submissions;  // in order of arrival
-  std::vector<CacheCommand> commands;   // likewise
+  std::vector<EngineCommand> commands;   // likewise
   std::vector<ResizeOrder> resizes;     // likewise
   bool stop = false;                    // the engine is to end
 };
@@ -69,7 +71,7 @@ class Inbox {
                       absl::Duration now) ABSL_LOCKS_EXCLUDED(mu_);
 
   // UNAVAILABLE once the engine has been told to stop.
-  absl::Status Post(CacheCommand command) ABSL_LOCKS_EXCLUDED(mu_);
+  absl::Status Post(EngineCommand command) ABSL_LOCKS_EXCLUDED(mu_);
   absl::Status Post(ResizeOrder order) ABSL_LOCKS_EXCLUDED(mu_);
 
   // Raises the request's flag and wakes the engine. False: not in flight.

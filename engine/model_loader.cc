@@ -42,9 +42,6 @@ constexpr int32_t kBlockTokensStep = 8;
 
 constexpr size_t kMaxNameBytes = 256;
 
-// Leading hex digits of the fingerprint in a cache version's label.
-constexpr size_t kLabelDigits = 8;
-
 absl::Status CheckRange(absl::string_view name, int64_t value, int64_t lowest,
                         int64_t highest) {
   if (value >= lowest && value <= highest) return absl::OkStatus();
@@ -132,8 +129,7 @@ ModelInfo Describe(const EngineOptions& options, std::string digest,
                         .config = &config,
                         .layout = model.layout,
                         .backend_numerics = model.backend->numerics()});
-  info.cache_version = absl::StrCat(
-      info.name, "@", info.cache_fingerprint.substr(0, kLabelDigits));
+  info.path = options.model_path;
   info.backend = model.backend->numerics();
   info.chat_template = tokenizer.chat_template();
   info.chat_refusal = std::string(CheckChat(tokenizer).message());

@@ -18,6 +18,7 @@ struct PrefillView {
   absl::Span<const TokenId> known_tokens;
   int64_t computed_tokens = 0;
   const CacheUse* cache = nullptr;
+  VersionId version = {};
 };
 
 // For each sequence, in order of arrival, whether it should wait for an earlier

@@ -2,6 +2,7 @@
 #define KVASIR_ENGINE_REQUEST_H_
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -11,6 +12,8 @@
 #include "engine/model/sampler.h"
 
 namespace kvasir {
+
+class ServedVersion;
 
 // When a generation ends by itself.
 struct StoppingParams {
@@ -32,6 +35,9 @@ struct CacheUse {
 // checks it against the model and the cache.
 struct Request {
   std::string id;  // unique among those in flight
+  // That it was tokenised for and is computed in, from its first token to its
+  // last.
+  std::shared_ptr<const ServedVersion> version;
   std::vector<TokenId> prompt;
   SamplingParams sampling;
   StoppingParams stopping;

@@ -25,13 +25,15 @@ std::vector<int64_t> ShareBudget(const SchedulerView& view,
   std::vector<int64_t> rows(view.running.size(), 0);
   int64_t budget = limits.token_budget;
   for (size_t i = 0; i < rows.size() && budget > 0; ++i) {
-    if (!Decodes(view.running[i])) continue;
+    if (!view.running[i].in_turn || !Decodes(view.running[i])) continue;
     rows[i] = 1;
     --budget;
   }
   for (size_t i = 0; i < rows.size() && budget > 0; ++i) {
     const RunningView& sequence = view.running[i];
-    if (Decodes(sequence) || sequence.waits_for_prefix) continue;
+    if (!sequence.in_turn || Decodes(sequence) || sequence.waits_for_prefix) {
+      continue;
+    }
     rows[i] = std::min({sequence.known_tokens - sequence.computed_tokens,
                         limits.prefill_chunk, budget});
     budget -= rows[i];

@@ -20,14 +20,12 @@ bool Happened(absl::Duration moment) {
 
 }  // namespace
 
-Sequence::Sequence(SequenceId id, Submission submission,
-                   const Tokenizer* tokenizer, int64_t max_context)
+Sequence::Sequence(SequenceId id, Submission submission, int64_t max_context)
     : id_(id),
       submission_(std::move(submission)),
-      tokenizer_(tokenizer),
       max_context_(max_context),
       tokens_(request().prompt),
-      decoder_(tokenizer, request().skip_special_tokens) {
+      decoder_(&version().tokenizer(), request().skip_special_tokens) {
   times_.submitted = submission_.submitted;
   usage_.prompt_tokens = known_count();
 }
@@ -99,7 +97,7 @@ void Sequence::Push(TokenEvent event) {
 
 std::optional<FinishReason> Sequence::ReasonToEnd(TokenId token) const {
   const StoppingParams& stopping = request().stopping;
-  if (!stopping.ignore_eos && tokenizer_->IsEnd(token)) {
+  if (!stopping.ignore_eos && version().tokenizer().IsEnd(token)) {
     return FinishReason::kEos;
   }
   if (absl::c_linear_search(stopping.token_ids, token)) {

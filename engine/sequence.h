@@ -16,6 +16,7 @@
 #include "engine/inbox.h"
 #include "engine/model/tokenizer.h"
 #include "engine/request.h"
+#include "engine/served_version.h"
 #include "engine/token_sink.h"
 
 namespace kvasir {
@@ -42,13 +43,13 @@ struct ComputedTokens {
 // it waits. Ids grow in order of arrival.
 class Sequence {
  public:
-  // `tokenizer` outlives the sequence. `max_context` bounds prompt and output
-  // together.
-  Sequence(SequenceId id, Submission submission, const Tokenizer* tokenizer,
-           int64_t max_context);
+  // The request has a version; its tokenizer decodes. `max_context` bounds
+  // prompt and output together.
+  Sequence(SequenceId id, Submission submission, int64_t max_context);
 
   SequenceId id() const { return id_; }
   const Request& request() const { return submission_.request; }
+  const ServedVersion& version() const { return *request().version; }
   const CancelFlag& cancel() const { return *submission_.cancel; }
 
   // Prompt and generated tokens.
@@ -119,7 +120,6 @@ class Sequence {
   // Fixed after construction.
   const SequenceId id_;
   const Submission submission_;
-  const Tokenizer* const tokenizer_;
 
   // Progress.
   int64_t max_context_;

@@ -21,7 +21,7 @@ void MarkPrefixWaiters(const std::vector<std::unique_ptr<Sequence>>& running,
     const Sequence& sequence = *running[i];
     if (!sequence.prefills()) continue;
     prefilling.push_back({sequence.known_tokens(), sequence.computed_count(),
-                          &sequence.request().cache});
+                          &sequence.request().cache, sequence.version().id()});
     positions.push_back(i);
   }
   const std::vector<bool> waits =
@@ -79,15 +79,27 @@ std::vector<std::unique_ptr<Sequence>> SequenceRoster::RemoveIf(
   return removed;
 }
 
+VersionId SequenceRoster::VersionAfter(VersionId last) const {
+  VersionId first, next;
+  for (const std::unique_ptr<Sequence>& sequence : running_) {
+    const VersionId id = sequence->version().id();
+    if (!first.valid() || id < first) first = id;
+    if (last < id && (!next.valid() || id < next)) next = id;
+  }
+  return next.valid() ? next : first;
+}
+
 SchedulerView SequenceRoster::View(const CapacityView& capacity,
-                                   bool share_prefixes) const {
+                                   bool share_prefixes,
+                                   VersionId in_turn) const {
   SchedulerView view;
   view.capacity = capacity;
   for (const std::unique_ptr<Sequence>& sequence : running_) {
     view.running.push_back({.id = sequence->id(),
                             .known_tokens = sequence->known_count(),
                             .computed_tokens = sequence->computed_count(),
-                            .block_count = sequence->lease().block_count()});
+                            .block_count = sequence->lease().block_count(),
+                            .in_turn = sequence->version().id() == in_turn});
   }
   for (const std::unique_ptr<Sequence>& sequence : waiting_) {
     view.waiting.push_back(

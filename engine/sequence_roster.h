@@ -44,9 +44,15 @@ class SequenceRoster {
   std::vector<std::unique_ptr<Sequence>> RemoveIf(
       absl::FunctionRef<bool(const Sequence&)> ended);
 
+  // The version whose turn it is after `last`, of those that a running sequence
+  // is of; they take turns in the order of their ids. Invalid if none runs.
+  VersionId VersionAfter(VersionId last) const;
+
   // What the scheduler may know. `share_prefixes`: sequences wait for blocks
-  // that an older one is computing (prefix_sharing.h).
-  SchedulerView View(const CapacityView& capacity, bool share_prefixes) const;
+  // that an older one is computing (prefix_sharing.h). `in_turn`: the version
+  // that the step computes in.
+  SchedulerView View(const CapacityView& capacity, bool share_prefixes,
+                     VersionId in_turn) const;
 
  private:
   std::vector<std::unique_ptr<Sequence>> running_;

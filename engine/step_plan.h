@@ -18,6 +18,9 @@ struct RunningView {
   // An older sequence is computing blocks that this one can then share
   // (prefix_sharing.h); it gets no rows in this step.
   bool waits_for_prefix = false;
+  // A step computes in one version; those of others get no rows in it, but what
+  // they hold counts.
+  bool in_turn = true;
 };
 
 // And of one that waits for its first lease or for its next after a preemption.

@@ -484,7 +484,9 @@ TEST(EngineLoop, StopEndsEveryRequest) {
   engine.Turn();
   const auto untaken = engine.Submit(RandomPrompt(3, 40), 100);
   bool flushed = false;
-  EXPECT_TRUE(engine.inbox().Post([&](KvCache&) { flushed = true; }).ok());
+  EXPECT_TRUE(engine.inbox()
+                  .Post([&](KvCache&, VersionKeeper&) { flushed = true; })
+                  .ok());
   engine.inbox().Stop();
   engine.loop().Run();
   for (const auto& sink : {running, waiting, untaken}) {

@@ -80,6 +80,11 @@ std::shared_ptr<RecordingSink> Generate(Engine& engine, Request request) {
   return sink;
 }
 
+// The directory keeps it.
+const ServedVersion& Active(const Engine& engine) {
+  return **engine.Resolve("", "");
+}
+
 int64_t UsedBlocks(const Engine& engine) {
   const BlockCounts blocks = engine.Stats().cache.tiers.at(0).blocks;
   return blocks.total() - blocks.free - blocks.leaving;
@@ -87,10 +92,10 @@ int64_t UsedBlocks(const Engine& engine) {
 
 TEST(Engine, AnswersAndDescribesItself) {
   const auto engine = StartEngine(TinyOptions());
-  const ModelInfo& model = engine->model();
+  const ModelInfo& model = Active(*engine).info();
   EXPECT_EQ(model.name, "tiny");
   EXPECT_EQ(model.architecture, "llama");
-  EXPECT_EQ(engine->max_context(), 2048);
+  EXPECT_EQ(Active(*engine).max_context(), 2048);
   EXPECT_EQ(model.layer_count, 2);
   EXPECT_EQ(model.kv_bytes_per_token, 2 * 2 * 2 * 16 * 2);
   EXPECT_EQ(model.thread_count, 1);
@@ -104,7 +109,8 @@ TEST(Engine, AnswersAndDescribesItself) {
   ASSERT_TRUE(sink->ok());
   EXPECT_EQ(sink->ids.size(), 9u);
   EXPECT_EQ(sink->accepted->cache_version, model.cache_version);
-  EXPECT_EQ(sink->text, DecodeText(engine->tokenizer(), sink->ids, true));
+  EXPECT_EQ(sink->text,
+            DecodeText(Active(*engine).tokenizer(), sink->ids, true));
   const auto again =
       Generate(*engine, MakeRequest("a", RandomPrompt(1, 70), 9));
   EXPECT_EQ(again->ids, sink->ids);
@@ -203,7 +209,7 @@ TEST(Engine, IdsWithoutATokenAreNeitherSampledNorTaken) {
   options.model_path =
       TinyModelPath("wide.gguf", {.token_count = 300, .embedding_rows = 384});
   auto engine = StartEngine(options);
-  ASSERT_EQ(engine->model().vocab_size, 384);
+  ASSERT_EQ(Active(*engine).info().vocab_size, 384);
   for (uint64_t seed = 0; seed < 20; ++seed) {
     Request request =
         MakeRequest(absl::StrCat("s", seed), RandomPrompt(seed, 5), 500);
@@ -212,7 +218,8 @@ TEST(Engine, IdsWithoutATokenAreNeitherSampledNorTaken) {
     const auto sink = Generate(*engine, std::move(request));
     EXPECT_EQ(sink->ids.size(), 500u);
     EXPECT_THAT(sink->ids, Each(Lt(300)));
-    EXPECT_EQ(sink->text, DecodeText(engine->tokenizer(), sink->ids, true));
+    EXPECT_EQ(sink->text,
+              DecodeText(Active(*engine).tokenizer(), sink->ids, true));
   }
   const auto refused = [&](TokenId id) {
     return engine->Submit(MakeRequest("x", {5, id}, 1),
@@ -264,14 +271,14 @@ TEST(Engine, UnusedPlacesAreNeitherSampledNorTaken) {
 
 // A template that is not understood once showed at the first chat.
 TEST(Engine, ModelThatCannotChatSaysSoWhenItLoads) {
-  EXPECT_EQ(StartEngine(TinyOptions())->model().chat_refusal, "");
+  EXPECT_EQ(Active(*StartEngine(TinyOptions())).info().chat_refusal, "");
   GgufWriter writer = MakeTinyModel();
   writer.SetString("tokenizer.chat_template", "{{ messages[0]['content'] }}");
   EngineOptions options = TinyOptions();
   options.model_path = TempPath("mute.gguf");
   ASSERT_TRUE(writer.Write(options.model_path).ok());
   const auto engine = StartEngine(options);
-  EXPECT_THAT(engine->model().chat_refusal,
+  EXPECT_THAT(Active(*engine).info().chat_refusal,
               HasSubstr("tokenizer.chat_template: wanted a ChatML template"));
   EXPECT_TRUE(Generate(*engine, MakeRequest("a", {3, 4}, 5))->ok());
 }
@@ -299,7 +306,7 @@ TEST(Engine, TheAdvertisedContextIsTheOneThatHolds) {
     options.cache_blocks = blocks;
     options.context_limit = limit;
     const auto engine = StartEngine(options);
-    ASSERT_EQ(engine->max_context(), context);
+    ASSERT_EQ(Active(*engine).max_context(), context);
     const auto sink = Generate(
         *engine, MakeRequest("fits", RandomPrompt(1, context - 1), 50));
     ASSERT_TRUE(sink->ok());
@@ -326,7 +333,8 @@ TEST(Engine, FlushLeavesNothingBehind) {
   const auto flushed = engine->FlushCache();
   ASSERT_TRUE(flushed.ok());
   EXPECT_EQ(flushed->freed_blocks, 7);
-  EXPECT_EQ(flushed->freed_bytes, 7 * 16 * engine->model().kv_bytes_per_token);
+  EXPECT_EQ(flushed->freed_bytes,
+            7 * 16 * Active(*engine).info().kv_bytes_per_token);
   EXPECT_TRUE(engine->WaitIdle(absl::InfiniteDuration()));
 }
 

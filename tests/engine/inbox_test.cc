@@ -125,7 +125,8 @@ TEST(Inbox, CloseRefusesNewRequestsAndKeepsTheOld) {
   EXPECT_EQ(inbox.rejections().draining, 1);
   EXPECT_EQ(inbox.Take().submissions.size(), 1u);
   bool ran = false;
-  EXPECT_TRUE(inbox.Post([&ran](KvCache&) { ran = true; }).ok());
+  EXPECT_TRUE(
+      inbox.Post([&ran](KvCache&, VersionKeeper&) { ran = true; }).ok());
   EXPECT_EQ(inbox.Take().commands.size(), 1u);
   EXPECT_FALSE(ran) << "a command runs on the engine thread alone";
 }
@@ -137,7 +138,8 @@ TEST(Inbox, StopIsSeenAndRefusesCommands) {
   EXPECT_FALSE(inbox.Take().stop);
   inbox.Stop();
   EXPECT_EQ(Submit(inbox, "a").code(), absl::StatusCode::kUnavailable);
-  EXPECT_EQ(inbox.Post([](KvCache&) {}).code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(inbox.Post([](KvCache&, VersionKeeper&) {}).code(),
+            absl::StatusCode::kUnavailable);
   EXPECT_TRUE(inbox.Take().stop);
   EXPECT_TRUE(inbox.Take().stop);
 }
@@ -160,7 +162,9 @@ TEST(Inbox, IsIdleOnlyAfterTheLastEvent) {
 TEST(Inbox, EveryKindOfNewsEndsTheWait) {
   const std::vector<std::function<void(Inbox&)>> news = {
       [](Inbox& inbox) { EXPECT_TRUE(Submit(inbox, "b").ok()); },
-      [](Inbox& inbox) { EXPECT_TRUE(inbox.Post([](KvCache&) {}).ok()); },
+      [](Inbox& inbox) {
+        EXPECT_TRUE(inbox.Post([](KvCache&, VersionKeeper&) {}).ok());
+      },
       [](Inbox& inbox) { inbox.Cancel("a", CancelSource::kClient, ""); },
       [](Inbox& inbox) { inbox.CancelAll(CancelSource::kDrain, ""); },
       [](Inbox& inbox) { inbox.Stop(); },
@@ -212,7 +216,7 @@ TEST(Inbox, ManyThreadsLoseAndDoubleNothing) {
   }
   operations.push_back([&] {
     while (clients_left > 0) {
-      if (inbox.Post([](KvCache&) {}).ok()) ++commands_posted;
+      if (inbox.Post([](KvCache&, VersionKeeper&) {}).ok()) ++commands_posted;
       inbox.rejections();
       absl::SleepFor(absl::Microseconds(50));
     }

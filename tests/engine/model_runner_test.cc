@@ -157,8 +157,8 @@ TEST(HookedRunner, ScriptsByPlaceInTheOutput) {
   std::vector<std::byte> memory(layout.BlockBytes());
   const BlockId block(0);
   const BlockTableView table{memory.data(), layout.BlockBytes(), {&block, 1}};
-  FakeRunner fake(layout);
-  HookedRunner runner(&fake, {.script = {70, 71}});
+  HookedRunner runner(std::make_shared<FakeRunner>(layout),
+                      {.script = {70, 71}});
   std::vector<TokenId> tokens = RandomPrompt(1, 5);
   const auto run = [&](int64_t first, int64_t count) {
     const StepRows rows{
@@ -178,12 +178,12 @@ TEST(HookedRunner, ScriptsByPlaceInTheOutput) {
 }
 
 TEST(HookedRunner, FailsTheStepsItIsToldTo) {
-  FakeRunner fake(FakeLayout(kBlock));
-  HookedRunner runner(&fake, {.first_failing_step = 2, .failing_steps = 2});
+  const auto fake = std::make_shared<FakeRunner>(FakeLayout(kBlock));
+  HookedRunner runner(fake, {.first_failing_step = 2, .failing_steps = 2});
   std::vector<bool> ok;
   for (int step = 0; step < 5; ++step) ok.push_back(runner.Run({}).ok());
   EXPECT_THAT(ok, ElementsAre(true, false, false, true, true));
-  EXPECT_EQ(fake.steps().size(), 3u) << "a failing step is not computed";
+  EXPECT_EQ(fake->steps().size(), 3u) << "a failing step is not computed";
 }
 
 }  // namespace

@@ -44,8 +44,9 @@ class SequenceRosterTest : public ::testing::Test {
     submission.request.prompt = std::move(prompt);
     submission.sink = std::make_shared<RecordingSink>();
     submission.cancel = std::make_shared<CancelFlag>();
-    roster_.Enqueue(std::make_unique<Sequence>(
-        SequenceId(id), std::move(submission), &TinyTokenizer(), 100));
+    submission.request.version = IdleVersion(version_);
+    roster_.Enqueue(
+        std::make_unique<Sequence>(SequenceId(id), std::move(submission), 100));
   }
 
   // Gives the first waiting sequence a lease and lets it run.
@@ -105,7 +106,7 @@ TEST_F(SequenceRosterTest, TheViewSaysWhatThereIs) {
   Enqueue(0, RandomPrompt(0, 10));
   Enqueue(1, RandomPrompt(1, 9));
   Compute(Promote(), 5);
-  const SchedulerView view = roster_.View(cache_->Capacity(), true);
+  const SchedulerView view = roster_.View(cache_->Capacity(), true, version_);
   ASSERT_EQ(view.running.size(), 1u);
   EXPECT_EQ(view.running[0].id, SequenceId(0));
   EXPECT_EQ(view.running[0].known_tokens, 10);
@@ -131,7 +132,7 @@ TEST_F(SequenceRosterTest, PrefixWaitersAreMarkedInPlace) {
   const auto waits = [&](bool share_prefixes) {
     std::vector<bool> flags;
     for (const RunningView& running :
-         roster_.View(cache_->Capacity(), share_prefixes).running) {
+         roster_.View(cache_->Capacity(), share_prefixes, version_).running) {
       flags.push_back(running.waits_for_prefix);
     }
     return flags;

@@ -37,8 +37,8 @@ class SequenceTest : public ::testing::Test {
     submission.sink = sink_;
     submission.cancel = std::make_shared<CancelFlag>();
     submission.submitted = absl::Seconds(100);
-    return std::make_unique<Sequence>(SequenceId(0), std::move(submission),
-                                      &TinyTokenizer(), 16);
+    submission.request.version = IdleVersion(version_);
+    return std::make_unique<Sequence>(SequenceId(0), std::move(submission), 16);
   }
 
   int64_t Start(Sequence& sequence) {

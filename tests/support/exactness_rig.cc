@@ -14,7 +14,7 @@
 
 #include "cache/base/check.h"
 #include "cache/memory/host_memory.h"
-#include "engine/request_check.h"
+#include "engine/version_loader.h"
 
 namespace kvasir {
 namespace {
@@ -58,36 +58,34 @@ bool SameBits(const ExactnessAnswer& a, const ExactnessAnswer& b) {
 }
 
 ExactnessRig::ExactnessRig(const EngineOptions& options)
-    : model_(MustLoad(options)), cache_(MustMakeCache(options, model_.layout)) {
-  runner_ = std::make_unique<ModelRunner>(
-      model_.transformer.get(),
-      ModelRunner::Options{.layout = model_.layout,
-                           .sampleable_count = model_.token_limit,
+    : model_(std::make_shared<const LoadedModel>(MustLoad(options))),
+      cache_(MustMakeCache(options, model_->layout)),
+      cache_tokens_(options.cache_blocks * options.block_tokens),
+      versions_(cache_.get(), &directory_) {
+  ServedVersion::Parts parts =
+      MakeVersionParts(options, model_, model_->info.name, "", &cache_tokens_);
+  parts.runner = std::make_shared<ModelRunner>(
+      model_->transformer.get(),
+      ModelRunner::Options{.layout = model_->layout,
+                           .sampleable_count = model_->token_limit,
                            .observer = [this](SequenceId id, int64_t,
                                               absl::Span<const float> logits) {
                              logits_[id.value()].emplace_back(logits.begin(),
                                                               logits.end());
                            }});
-  const RequestLimits limits{
-      .token_limit = model_.token_limit,
-      .model_context = model_.info.max_context,
-      .cache_tokens = options.cache_blocks * options.block_tokens};
+  VersionInfo info = InfoOf(parts, options.model_path, 0);
+  KV_CHECK(versions_.Add(std::move(parts), std::move(info)).ok());
   loop_ = std::make_unique<EngineLoop>(
       EngineLoop::Parts{.cache = cache_.get(),
-                        .runner = runner_.get(),
-                        .tokenizer = model_.tokenizer.get(),
+                        .versions = &versions_,
                         .inbox = &inbox_,
                         .board = &board_,
-                        .clock = &clock_},
-      EngineLoop::Settings{
-          .limits = {.token_budget = options.token_budget,
-                     .prefill_chunk = options.prefill_chunk,
-                     .max_sequences = options.max_sequences},
-          .version = cache_->AddVersion(model_.info.cache_version,
-                                        model_.info.cache_fingerprint),
-          .version_label = model_.info.cache_version,
-          .request_limits = limits,
-          .prefix_caching = options.prefix_caching});
+                        .clock = &clock_,
+                        .cache_tokens = &cache_tokens_},
+      EngineLoop::Settings{.limits = {.token_budget = options.token_budget,
+                                      .prefill_chunk = options.prefill_chunk,
+                                      .max_sequences = options.max_sequences},
+                           .prefix_caching = options.prefix_caching});
 }
 
 std::vector<ExactnessAnswer> ExactnessRig::Run(
@@ -110,6 +108,7 @@ std::vector<ExactnessAnswer> ExactnessRig::Run(
       request.sampling = cases[i].sampling;
       request.stopping.max_tokens = cases[i].max_tokens;
       request.stopping.ignore_eos = true;
+      request.version = *directory_.Resolve("", "");
       KV_CHECK(inbox_.Submit(std::move(request), sinks[i], clock_.Now()).ok());
     }
     if (!sizes_.empty() && resize_ == nullptr) BeginResize();

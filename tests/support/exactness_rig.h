@@ -1,6 +1,7 @@
 #ifndef KVASIR_TESTS_SUPPORT_EXACTNESS_RIG_H_
 #define KVASIR_TESTS_SUPPORT_EXACTNESS_RIG_H_
 
+#include <atomic>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -11,6 +12,8 @@
 #include "engine/engine_loop.h"
 #include "engine/model_loader.h"
 #include "engine/model_runner.h"
+#include "engine/version_directory.h"
+#include "engine/version_keeper.h"
 #include "tests/support/fake_clock.h"
 #include "tests/support/recording_sink.h"
 
@@ -57,18 +60,20 @@ class ExactnessRig {
   int64_t relocated_blocks() const {
     return cache_->Snapshot().counters.relocated_blocks;
   }
-  const Tokenizer& tokenizer() const { return *model_.tokenizer; }
+  const Tokenizer& tokenizer() const { return *model_->tokenizer; }
 
  private:
   void BeginResize();
 
   FakeClock clock_;
-  LoadedModel model_;
+  std::shared_ptr<const LoadedModel> model_;
   std::unique_ptr<KvCache> cache_;
   std::map<int64_t, std::vector<std::vector<float>>> logits_;  // by sequence
-  std::unique_ptr<ModelRunner> runner_;
   Inbox inbox_{1024};
   StatsBoard board_;
+  std::atomic<int64_t> cache_tokens_;
+  VersionDirectory directory_;
+  VersionKeeper versions_;
   std::unique_ptr<EngineLoop> loop_;
   int64_t submitted_ = 0;
 

@@ -16,6 +16,7 @@ namespace {
 
 constexpr TokenId kFirstByteToken = 3;  // of the tiny vocabulary
 constexpr uint64_t kHashStart = 0xcbf29ce484222325u;
+constexpr int32_t kPositionsPerModel = 1 << 20;
 
 uint64_t Mix(uint64_t hash, TokenId id) {
   hash = (hash ^ static_cast<uint64_t>(id)) * 0x100000001b3u;
@@ -57,20 +58,25 @@ absl::StatusOr<std::vector<TokenId>> FakeRunner::Run(
   return tokens;
 }
 
+// What a token's second plane holds: its position, in this model's hand.
+int32_t FakeRunner::Mark(int64_t position) const {
+  return static_cast<int32_t>(position) + weights_ * kPositionsPerModel;
+}
+
 void FakeRunner::Write(const StepRows& rows) const {
   for (size_t i = 0; i < rows.tokens.size(); ++i) {
     const int64_t position = rows.first_position + static_cast<int64_t>(i);
     *PlaceOf(rows.table, layout_, position, 0) = rows.tokens[i];
-    *PlaceOf(rows.table, layout_, position, 1) = static_cast<int32_t>(position);
+    *PlaceOf(rows.table, layout_, position, 1) = Mark(position);
   }
 }
 
 TokenId FakeRunner::Next(const StepRows& rows) const {
   const int64_t end =
       rows.first_position + static_cast<int64_t>(rows.tokens.size());
-  uint64_t hash = kHashStart;
+  uint64_t hash = Mix(kHashStart, weights_);
   for (int64_t position = 0; position < end; ++position) {
-    EXPECT_EQ(*PlaceOf(rows.table, layout_, position, 1), position)
+    EXPECT_EQ(*PlaceOf(rows.table, layout_, position, 1), Mark(position))
         << "a block holds other tokens than its place in the table says";
     hash = Mix(hash, *PlaceOf(rows.table, layout_, position, 0));
   }
@@ -78,8 +84,9 @@ TokenId FakeRunner::Next(const StepRows& rows) const {
 }
 
 std::vector<TokenId> FakeAnswer(std::vector<TokenId> prompt, int64_t count,
-                                const SamplingParams& sampling) {
-  uint64_t hash = kHashStart;
+                                const SamplingParams& sampling,
+                                int32_t weights) {
+  uint64_t hash = Mix(kHashStart, weights);
   for (const TokenId id : prompt) hash = Mix(hash, id);
   std::vector<TokenId> answer;
   auto position = static_cast<int64_t>(prompt.size());

@@ -29,12 +29,15 @@ constexpr KvLayout FakeLayout(int32_t block_tokens) {
 // position into the blocks, and the next token is a hash over all ids of the
 // sequence *as it reads them back from the blocks*. So any error in leases,
 // tables, sharing or rollback changes its output or fails a position check.
+// Both depend on the weights, which are a number: a block of another version
+// fails the check too.
 //
 // Ids it generates are the 256 byte tokens of the tiny vocabulary, never an end
 // token.
 class FakeRunner final : public StepRunner {
  public:
-  explicit FakeRunner(const KvLayout& layout) : layout_(layout) {}
+  explicit FakeRunner(const KvLayout& layout, int32_t weights = 0)
+      : layout_(layout), weights_(weights) {}
 
   absl::StatusOr<std::vector<TokenId>> Run(
       absl::Span<const StepRows> step) override;
@@ -58,10 +61,12 @@ class FakeRunner final : public StepRunner {
   int64_t computed_rows() const { return computed_rows_; }
 
  private:
+  int32_t Mark(int64_t position) const;
   void Write(const StepRows& rows) const;
   TokenId Next(const StepRows& rows) const;
 
   const KvLayout layout_;
+  const int32_t weights_;
   absl::Status failure_;
   std::function<void()> on_step_;
   SequenceId spoilt_;
@@ -71,7 +76,8 @@ class FakeRunner final : public StepRunner {
 
 // What FakeRunner generates after `prompt`: the answer of a solo, cold run.
 std::vector<TokenId> FakeAnswer(std::vector<TokenId> prompt, int64_t count,
-                                const SamplingParams& sampling);
+                                const SamplingParams& sampling,
+                                int32_t weights = 0);
 
 }  // namespace kvasir
 

@@ -66,28 +66,66 @@ std::vector<TokenId> RandomPrompt(uint64_t seed, int64_t length) {
   return prompt;
 }
 
+ServedVersion::Parts FakeVersion(const std::string& label,
+                                 std::shared_ptr<StepRunner> runner,
+                                 int64_t model_context,
+                                 const std::atomic<int64_t>* cache_tokens) {
+  ServedVersion::Parts parts;
+  parts.info.name = "tiny";
+  parts.info.cache_version = label;
+  parts.info.max_context = model_context;
+  parts.tokenizer = std::shared_ptr<const Tokenizer>(
+      std::shared_ptr<const Tokenizer>(), &TinyTokenizer());
+  parts.runner = std::move(runner);
+  parts.limits.token_limit = TinyTokenizer().size();
+  parts.limits.model_context = model_context;
+  parts.cache_tokens = cache_tokens;
+  return parts;
+}
+
+std::shared_ptr<const ServedVersion> IdleVersion(VersionId id) {
+  static const std::atomic<int64_t> kCacheTokens{int64_t{1} << 20};
+  ServedVersion::Parts parts = FakeVersion(
+      absl::StrCat("tiny@", id.value()),
+      std::make_shared<FakeRunner>(FakeLayout(4)), 1 << 20, &kCacheTokens);
+  parts.id = id;
+  return std::make_shared<const ServedVersion>(std::move(parts));
+}
+
 LoopHarness::LoopHarness(const Options& options)
-    : cache_(MakeCache(options)),
-      limits_({.token_limit = TinyTokenizer().size(),
-               .model_context = options.model_context,
-               .cache_tokens = options.blocks * options.block_tokens}),
-      runner_(cache_->layout()),
-      hooked_runner_(&runner_, options.hooks),
+    : options_(options),
+      cache_(MakeCache(options)),
       inbox_(options.inbox_limit),
-      cache_tokens_(limits_.cache_tokens) {
-  const EngineLoop::Parts parts{.cache = cache_.get(),
-                                .runner = &hooked_runner_,
-                                .tokenizer = &TinyTokenizer(),
-                                .inbox = &inbox_,
-                                .board = &board_,
-                                .clock = &clock_,
-                                .cache_tokens = &cache_tokens_};
+      cache_tokens_(options.blocks * options.block_tokens),
+      versions_(std::make_unique<VersionKeeper>(cache_.get(), &directory_)) {
+  AddVersion("tiny@0", 0);
   loop_ = std::make_unique<EngineLoop>(
-      parts, EngineLoop::Settings{.limits = options.limits,
-                                  .version = cache_->AddVersion("tiny@0", "00"),
-                                  .version_label = "tiny@0",
-                                  .request_limits = limits_,
-                                  .prefix_caching = options.prefix_caching});
+      EngineLoop::Parts{.cache = cache_.get(),
+                        .versions = versions_.get(),
+                        .inbox = &inbox_,
+                        .board = &board_,
+                        .clock = &clock_,
+                        .cache_tokens = &cache_tokens_},
+      EngineLoop::Settings{.limits = options.limits,
+                           .prefix_caching = options.prefix_caching});
+}
+
+VersionInfo LoopHarness::AddVersion(const std::string& label, int32_t weights,
+                                    bool activate) {
+  runners_.push_back(std::make_shared<FakeRunner>(cache_->layout(), weights));
+  ServedVersion::Parts parts = FakeVersion(
+      label, std::make_shared<HookedRunner>(runners_.back(), options_.hooks),
+      options_.model_context, &cache_tokens_);
+  VersionInfo info;
+  info.model = parts.info.name;
+  info.label = label;
+  info.fingerprint = absl::StrCat("weights ", weights);
+  absl::StatusOr<VersionInfo> added =
+      versions_->Add(std::move(parts), std::move(info));
+  if (added.ok()) added = versions_->BeginServing(added->id);
+  if (added.ok() && activate) added = versions_->Activate("", label);
+  KV_CHECK(added.ok()) << added.status();
+  return *added;
 }
 
 Request LoopHarness::MakeRequest(std::vector<TokenId> prompt,
@@ -103,7 +141,10 @@ Request LoopHarness::MakeRequest(std::vector<TokenId> prompt,
 
 absl::Status LoopHarness::TrySubmit(Request request,
                                     std::shared_ptr<TokenSink> sink) {
-  RETURN_IF_ERROR(CheckRequest(request, limits()));
+  if (request.version == nullptr) {
+    ASSIGN_OR_RETURN(request.version, directory_.Resolve("", ""));
+  }
+  RETURN_IF_ERROR(CheckRequest(request, request.version->limits()));
   return inbox_.Submit(std::move(request), std::move(sink), clock_.Now());
 }
 
@@ -120,9 +161,7 @@ std::shared_ptr<RecordingSink> LoopHarness::Submit(std::vector<TokenId> prompt,
 }
 
 RequestLimits LoopHarness::limits() const {
-  RequestLimits limits = limits_;
-  limits.cache_tokens = cache_tokens_;
-  return limits;
+  return (*directory_.Resolve("", ""))->limits();
 }
 
 bool LoopHarness::Turn() {
@@ -156,7 +195,8 @@ int64_t LoopHarness::UsedBlocks() const {
 }
 
 void LoopHarness::Flush() {
-  EXPECT_TRUE(inbox_.Post([](KvCache& cache) { cache.Flush(); }).ok());
+  EXPECT_TRUE(
+      inbox_.Post([](KvCache& cache, VersionKeeper&) { cache.Flush(); }).ok());
   Turn();
 }
 

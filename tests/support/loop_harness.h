@@ -13,6 +13,8 @@
 #include "engine/engine_loop.h"
 #include "engine/hooked_runner.h"
 #include "engine/request_check.h"
+#include "engine/version_directory.h"
+#include "engine/version_keeper.h"
 #include "tests/support/fake_clock.h"
 #include "tests/support/fake_runner.h"
 #include "tests/support/recording_sink.h"
@@ -25,6 +27,15 @@ const Tokenizer& TinyTokenizer();
 
 // Random tokens of the tiny vocabulary, no control token among them.
 std::vector<TokenId> RandomPrompt(uint64_t seed, int64_t length);
+
+// A version of the tiny model that is computed by `runner`.
+ServedVersion::Parts FakeVersion(const std::string& label,
+                                 std::shared_ptr<StepRunner> runner,
+                                 int64_t model_context,
+                                 const std::atomic<int64_t>* cache_tokens);
+
+// One that no sequence is computed in, for tests without a loop.
+std::shared_ptr<const ServedVersion> IdleVersion(VersionId id);
 
 // An engine loop over a real cache and a fake runner, turned by the test on its
 // own thread.
@@ -47,7 +58,13 @@ class LoopHarness {
   // up from "0".
   Request MakeRequest(std::vector<TokenId> prompt, int64_t max_tokens);
 
-  // Checks and submits as the engine does.
+  // Adds a version of the tiny model, active if `activate`; the one that is
+  // there from the start is "tiny@0", of weights 0.
+  VersionInfo AddVersion(const std::string& label, int32_t weights,
+                         bool activate = true);
+
+  // Checks and submits as the engine does; a request without a version gets
+  // the active one.
   absl::Status TrySubmit(Request request, std::shared_ptr<TokenSink> sink);
   std::shared_ptr<RecordingSink> Submit(Request request);
   std::shared_ptr<RecordingSink> Submit(std::vector<TokenId> prompt,
@@ -68,22 +85,26 @@ class LoopHarness {
 
   const Clock& clock() const { return clock_; }
   FakeClock& clock() { return clock_; }
-  FakeRunner& runner() { return runner_; }
+  // Of the version that is there from the start.
+  FakeRunner& runner() { return *runners_.front(); }
   KvCache& cache() { return *cache_; }
   Inbox& inbox() { return inbox_; }
   EngineLoop& loop() { return *loop_; }
-  // As they are now.
+  VersionKeeper& versions() { return *versions_; }
+  VersionDirectory& directory() { return directory_; }
+  // Of the active version, as they are now.
   RequestLimits limits() const;
 
  private:
+  const Options options_;
   FakeClock clock_;
   std::unique_ptr<KvCache> cache_;
-  RequestLimits limits_;
-  FakeRunner runner_;
-  HookedRunner hooked_runner_;
+  std::vector<std::shared_ptr<FakeRunner>> runners_;  // of each version
   Inbox inbox_;
   StatsBoard board_;
   std::atomic<int64_t> cache_tokens_;
+  VersionDirectory directory_;
+  std::unique_ptr<VersionKeeper> versions_;
   std::unique_ptr<EngineLoop> loop_;
   int64_t next_id_ = 0;
 };

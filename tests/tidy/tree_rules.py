@@ -40,7 +40,8 @@ ROOMS = [
     ("engine/model/", MODEL, STD_ABSL + "|openssl/|pcre2"),
     ("engine/", MODEL + r"|cache/|engine/[a-z_]+\.h$", STD_ABSL + "|openssl/"),
     ("server/", BASE + r"|cache/snapshot\.h$|server/|proto/|"
-     r"engine/(engine|request|token_sink|engine_stats|cache_resize)\.h$|"
+     r"engine/(engine|request|token_sink|engine_stats|cache_resize|"
+     r"served_version|version_order|model_info)\.h$|"
      r"engine/model/(tokenizer|chat_format|utf8)\.h$",
      STD_ABSL + "|grpc|google/|prometheus/|nlohmann/|yaml-cpp/|CLI/|httplib|"
      "openssl/|kvasir/v1/"),

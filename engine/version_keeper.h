@@ -1,0 +1,88 @@
+#ifndef KVASIR_ENGINE_VERSION_KEEPER_H_
+#define KVASIR_ENGINE_VERSION_KEEPER_H_
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+#include "cache/kv_cache.h"
+#include "engine/served_version.h"
+#include "engine/version_directory.h"
+#include "engine/version_order.h"
+
+namespace kvasir {
+
+// The versions that are resident and the moves that an operator makes with
+// them: add, activate, roll back, delete. Each move is one step for everybody:
+// the directory shows it before the call returns, and a request has chosen its
+// version before it or after.
+//
+// At most one version of a model is active, and it serves. Activating another
+// one drains it: its blocks stay, so that a rollback finds them, and it is the
+// first to lose blocks when room is needed. Deleting a version lets it retire
+// as soon as nobody holds it.
+//
+// Engine thread only.
+class VersionKeeper {
+ public:
+  // Both outlive the keeper.
+  VersionKeeper(KvCache* cache, VersionDirectory* directory);
+
+  // ALREADY_EXISTS if a resident version is called so.
+  absl::Status CheckLabel(std::string_view label) const;
+
+  // The id that the next version gets once the cache knows it. `parts.id` is
+  // set here. Warming, unless it is the first of its model: that one serves
+  // and is active at once. Same errors as CheckLabel().
+  absl::StatusOr<VersionInfo> Add(ServedVersion::Parts parts, VersionInfo info);
+
+  // A warming version is filled and may be named from now on.
+  absl::StatusOr<VersionInfo> BeginServing(VersionId id);
+
+  // All three: NOT_FOUND for a name that is not there, FAILED_PRECONDITION for
+  // a move that is not legal: a version that is going to retire, no earlier
+  // version to go back to, the active version.
+  absl::StatusOr<VersionInfo> Activate(std::string_view model,
+                                       std::string_view label);
+  absl::StatusOr<VersionInfo> RollBack(std::string_view model);
+  absl::StatusOr<VersionInfo> Delete(std::string_view model,
+                                     std::string_view label);
+
+  // Retires the deleted versions that nobody holds any more. To be called at
+  // every turn.
+  void RetireUnheld();
+
+  // Whether a deleted version waits for its last holder, which may be anywhere.
+  bool retiring() const { return retiring_ > 0; }
+
+  // Null if it is not resident.
+  const ServedVersion* Find(VersionId id) const;
+
+ private:
+  using Entry = VersionDirectory::Entry;
+
+  Entry* FindEntry(VersionId id);
+  absl::StatusOr<Entry*> Named(std::string_view model, std::string_view label);
+  absl::StatusOr<std::string> ModelOrFirst(std::string_view model) const;
+  Entry* ActiveOf(std::string_view model);
+  void Move(Entry& entry, VersionState to);
+  void MakeActive(Entry& entry);
+  void Publish();
+
+  KvCache* const cache_;
+  VersionDirectory* const directory_;
+
+  std::vector<Entry> entries_;  // in the order in which they were made
+  // By model, the versions that were active before, the last one last.
+  absl::flat_hash_map<std::string, std::vector<VersionId>> history_;
+  int retiring_ = 0;
+};
+
+}  // namespace kvasir
+
+#endif  // KVASIR_ENGINE_VERSION_KEEPER_H_

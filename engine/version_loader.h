@@ -1,0 +1,74 @@
+#ifndef KVASIR_ENGINE_VERSION_LOADER_H_
+#define KVASIR_ENGINE_VERSION_LOADER_H_
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <thread>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
+
+#include "engine/engine.h"
+#include "engine/inbox.h"
+#include "engine/model_loader.h"
+#include "engine/version_directory.h"
+#include "engine/version_order.h"
+
+namespace kvasir {
+
+// What a revision needs to be served under a label. `options` say how models
+// are run; an empty label becomes "model@first digits of the fingerprint".
+ServedVersion::Parts MakeVersionParts(
+    const EngineOptions& options, std::shared_ptr<const LoadedModel> revision,
+    std::string_view model, std::string_view label,
+    const std::atomic<int64_t>* cache_tokens);
+
+// What the directory says of a version made from these parts.
+VersionInfo InfoOf(const ServedVersion::Parts& parts, std::string_view path,
+                   int64_t quota_blocks);
+
+// Makes versions while the engine runs: reads the weights on a thread of its
+// own, one version at a time, and hands the result to the engine thread.
+// Weights that are resident already, by digest, are not kept twice.
+//
+// Any thread.
+class VersionLoader {
+ public:
+  struct Parts {
+    EngineOptions options;  // how models are run; path and names are replaced
+    KvLayout layout;        // that a version's blocks have to have
+    VersionDirectory* directory = nullptr;
+    Inbox* inbox = nullptr;
+    const std::atomic<int64_t>* cache_tokens = nullptr;
+  };
+  // All that the parts point to outlives the loader.
+  explicit VersionLoader(Parts parts);
+
+  // Gives up what is under way, and waits for the thread.
+  ~VersionLoader();
+
+  // FAILED_PRECONDITION while another version is being made.
+  absl::Status Begin(VersionOrder order) ABSL_LOCKS_EXCLUDED(mu_);
+
+ private:
+  void Make(VersionOrder order);
+  absl::StatusOr<std::shared_ptr<const LoadedModel>> LoadRevision(
+      const VersionOrder& order, const ServedVersion& active) const;
+  absl::Status Hand(VersionOrder order, ServedVersion::Parts version,
+                    std::string_view path) const;
+
+  const Parts parts_;
+  std::atomic<bool> abandoned_{false};
+  std::atomic<bool> busy_{false};
+  absl::Mutex mu_;
+  std::thread thread_ ABSL_GUARDED_BY(mu_);
+};
+
+}  // namespace kvasir
+
+#endif  // KVASIR_ENGINE_VERSION_LOADER_H_
