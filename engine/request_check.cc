@@ -11,6 +11,7 @@
 #include "cache/base/status_macros.h"
 #include "engine/model/sampler.h"
 #include "engine/model/token_set.h"
+#include "engine/request.h"
 
 namespace kvasir {
 namespace {

@@ -5,11 +5,10 @@
 
 #include "absl/status/status.h"
 
-#include "engine/request.h"
-
 namespace kvasir {
 
 class TokenSet;
+struct Request;
 
 // What a loaded model and its cache allow a request. Plain value; any thread.
 struct RequestLimits {

@@ -18,6 +18,7 @@
 #include "server/request_parse.h"
 #include "server/resize_codec.h"
 #include "server/resize_reactor.h"
+#include "server/version_choice.h"
 
 namespace kvasir {
 namespace {
@@ -33,10 +34,11 @@ absl::Status CheckTiers(const google::protobuf::RepeatedField<int>& tiers) {
 
 absl::StatusOr<v1::GetCacheStatsResponse> AnswerStats(
     const v1::GetCacheStatsRequest& request, const GenerationBackend& backend) {
-  RETURN_IF_ERROR(CheckModelName(request.model(), backend.model()));
+  ASSIGN_OR_RETURN(const auto version,
+                   ChooseVersion(backend, request.model(), ""));
   RETURN_IF_ERROR(CheckTiers(request.tiers()));
   v1::GetCacheStatsResponse answer;
-  *answer.mutable_stats() = EncodeCacheStats(backend.model(), backend.Stats(),
+  *answer.mutable_stats() = EncodeCacheStats(version->info(), backend.Stats(),
                                              request.tiers(), absl::Now());
   return answer;
 }
@@ -51,7 +53,7 @@ absl::StatusOr<int64_t> MemoryLimitBytes() {
 using FlushWait = std::optional<absl::Duration>;
 
 absl::StatusOr<FlushWait> CheckFlush(const v1::FlushCacheRequest& request,
-                                     const ModelInfo& info) {
+                                     const GenerationBackend& backend) {
   switch (request.scope()) {
     case v1::FLUSH_SCOPE_UNSPECIFIED:
     case v1::FLUSH_SCOPE_ALL:
@@ -60,7 +62,7 @@ absl::StatusOr<FlushWait> CheckFlush(const v1::FlushCacheRequest& request,
           absl::StrCat("value: wanted it empty for this scope, found ",
                        QuoteText(request.value())));
     case v1::FLUSH_SCOPE_MODEL:
-      RETURN_IF_ERROR(CheckModelName(request.value(), info));
+      RETURN_IF_ERROR(ChooseVersion(backend, request.value(), "").status());
       break;
     default:
       return absl::UnimplementedError(
@@ -134,8 +136,7 @@ grpc::ServerUnaryReactor* AdminService::FlushCache(
     ASSIGN_OR_RETURN(GenerationBackend * backend, state_->Loaded());
     ASSIGN_OR_RETURN(const v1::FlushCacheRequest request,
                      ParseRequest<v1::FlushCacheRequest>(*wire));
-    ASSIGN_OR_RETURN(const FlushWait wait,
-                     CheckFlush(request, backend->model()));
+    ASSIGN_OR_RETURN(const FlushWait wait, CheckFlush(request, *backend));
     if (!wait.has_value()) {
       return work_->Post(
           [call, backend]() mutable { call.Finish(Flush(*backend)); });

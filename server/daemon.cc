@@ -24,6 +24,7 @@
 #include "server/model_load.h"
 #include "server/signals.h"
 #include "server/text.h"
+#include "server/version_choice.h"
 
 namespace kvasir {
 namespace {
@@ -63,8 +64,9 @@ void LogChat(const ModelInfo& info) {
       {{"model", info.name}, {"reason", info.chat_refusal}});
 }
 
-void LogReady(const KvasirServer& server, const GenerationBackend& backend) {
-  const ModelInfo& info = backend.model();
+void LogReady(const KvasirServer& server, const GenerationBackend& backend,
+              const ServedVersion& version) {
+  const ModelInfo& info = version.info();
   const EngineStats stats = backend.Stats();
   int64_t cache_bytes = 0;
   for (const TierSnapshot& tier : stats.cache.tiers) {
@@ -77,7 +79,7 @@ void LogReady(const KvasirServer& server, const GenerationBackend& backend) {
        {"backend", info.backend},
        {"threads", absl::StrCat(info.thread_count)},
        {"cache", FormatBytes(cache_bytes)},
-       {"context", absl::StrCat(backend.max_context())}});
+       {"context", absl::StrCat(version.max_context())}});
 }
 
 // What only the model's sizes show to be wrong the engine calls by its own
@@ -164,8 +166,9 @@ int Daemon::Load() {
       MakeEngineBackend(*std::move(engine));
   const GenerationBackend& ready = *backend;
   server_->Serve(std::move(backend));
-  LogChat(ready.model());
-  LogReady(*server_, ready);
+  const auto version = FirstVersion(ready);
+  LogChat(version->info());
+  LogReady(*server_, ready, *version);
   return -1;
 }
 

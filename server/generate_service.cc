@@ -20,6 +20,7 @@
 #include "server/request_parse.h"
 #include "server/tokenize_codec.h"
 #include "server/unary_call.h"
+#include "server/version_choice.h"
 
 namespace kvasir {
 namespace {
@@ -61,11 +62,6 @@ absl::Duration SteadyDeadline(const grpc::CallbackServerContext& context,
   return now + absl::FromChrono(deadline - std::chrono::system_clock::now());
 }
 
-ServedModel ModelOf(const GenerationBackend& backend) {
-  return {&backend.tokenizer(), &backend.model(), backend.longest_token_bytes(),
-          backend.max_context(), backend.cache_limits_context()};
-}
-
 bool TakesLong(const v1::TokenizeRequest& request) {
   const size_t bytes =
       request.has_chat() ? TextBytes(request.chat()) : request.text().size();
@@ -86,11 +82,14 @@ grpc::ServerUnaryReactor* AnswerWithTokenizer(UnaryCall call,
   const auto start = [&]() -> absl::Status {
     ASSIGN_OR_RETURN(GenerationBackend * backend, state.Loaded());
     ASSIGN_OR_RETURN(Request parsed, ParseRequest<Request>(wire));
-    const ServedModel model = ModelOf(*backend);
+    ASSIGN_OR_RETURN(std::shared_ptr<const ServedVersion> version,
+                     ChooseVersion(*backend, parsed.model(), ""));
+    const ServedModel model = ModelOf(*version);
     RETURN_IF_ERROR(CheckInput(parsed, model));
     const bool takes_long = TakesLong(parsed);
     const auto request = std::make_shared<const Request>(std::move(parsed));
-    auto task = [call, model, request, answer]() mutable {
+    auto task = [call, version = std::move(version), model, request,
+                 answer]() mutable {
       if (call.cancelled()) {
         call.Finish(absl::CancelledError("the call was cancelled"));
       } else {
@@ -118,7 +117,7 @@ struct PendingCall {
 void TokeniseAndSubmit(PendingCall& pending) {
   if (pending.reactor->ended()) return;  // while it waited
   absl::StatusOr<std::vector<TokenId>> prompt =
-      DecodePrompt(pending.request, ModelOf(*pending.backend));
+      DecodePrompt(pending.request, ModelOf(*pending.call.request.version));
   if (!prompt.ok()) {
     pending.stats->CountRefusal(prompt.status());
     pending.reactor->Refuse(prompt.status(), pending.call.request.id);
@@ -176,8 +175,12 @@ grpc::ServerWriteReactor<grpc::ByteBuffer>* GenerateService::Generate(
     call.random_seed = RandomBits();
     call.now = Clock::Steady().Now();
     call.deadline = SteadyDeadline(*context, call.now);
-    ASSIGN_OR_RETURN(pending->call, DecodeSettings(pending->request, call,
-                                                   ModelOf(*pending->backend)));
+    ASSIGN_OR_RETURN(std::shared_ptr<const ServedVersion> version,
+                     ChooseVersion(*pending->backend, pending->request.model(),
+                                   pending->request.cache().version()));
+    ASSIGN_OR_RETURN(pending->call,
+                     DecodeSettings(pending->request, call, ModelOf(*version)));
+    pending->call.request.version = std::move(version);
     if (TextBytes(pending->request) > kInlineTextBytes) {
       return work_->Post([pending] { TokeniseAndSubmit(*pending); });
     }
@@ -229,9 +232,11 @@ grpc::ServerUnaryReactor* GenerateService::ListModels(
       *wire, *state_,
       [this](const v1::ListModelsRequest& request,
              const GenerationBackend& backend) {
-        return AnswerListModels(
-            request, EncodeModel(backend.model(), backend.max_context(),
-                                 state_->phase()));
+        std::vector<v1::Model> models;
+        for (const auto& version : ActiveVersions(backend)) {
+          models.push_back(EncodeModel(*version, state_->phase()));
+        }
+        return AnswerListModels(request, std::move(models));
       });
 }
 
@@ -244,10 +249,10 @@ grpc::ServerUnaryReactor* GenerateService::GetModel(
       [this](const v1::GetModelRequest& request,
              const GenerationBackend& backend)
           -> absl::StatusOr<v1::GetModelResponse> {
-        RETURN_IF_ERROR(CheckModelName(request.model(), backend.model()));
+        ASSIGN_OR_RETURN(const auto version,
+                         ChooseVersion(backend, request.model(), ""));
         v1::GetModelResponse model;
-        *model.mutable_model() = EncodeModel(
-            backend.model(), backend.max_context(), state_->phase());
+        *model.mutable_model() = EncodeModel(*version, state_->phase());
         return model;
       });
 }

@@ -1,11 +1,9 @@
 #include "server/generation_backend.h"
 
-#include <algorithm>
-#include <cstddef>
-#include <cstdint>
 #include <memory>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 namespace kvasir {
 namespace {
@@ -13,15 +11,28 @@ namespace {
 class EngineBackend final : public GenerationBackend {
  public:
   explicit EngineBackend(std::unique_ptr<Engine> engine)
-      : engine_(std::move(engine)),
-        longest_token_bytes_(LongestTokenBytes(engine_->tokenizer())) {}
+      : engine_(std::move(engine)) {}
 
-  const Tokenizer& tokenizer() const override { return engine_->tokenizer(); }
-  const ModelInfo& model() const override { return engine_->model(); }
-  size_t longest_token_bytes() const override { return longest_token_bytes_; }
-  int64_t max_context() const override { return engine_->max_context(); }
-  bool cache_limits_context() const override {
-    return engine_->cache_limits_context();
+  absl::StatusOr<std::shared_ptr<const ServedVersion>> Resolve(
+      std::string_view model, std::string_view label) const override {
+    return engine_->Resolve(model, label);
+  }
+  std::vector<VersionInfo> Versions() const override {
+    return engine_->Versions();
+  }
+  absl::Status CreateVersion(VersionOrder order) override {
+    return engine_->CreateVersion(std::move(order));
+  }
+  absl::StatusOr<VersionInfo> ActivateVersion(std::string_view model,
+                                              std::string_view label) override {
+    return engine_->ActivateVersion(model, label);
+  }
+  absl::StatusOr<VersionInfo> RollBackVersion(std::string_view model) override {
+    return engine_->RollBackVersion(model);
+  }
+  absl::StatusOr<VersionInfo> DeleteVersion(std::string_view model,
+                                            std::string_view label) override {
+    return engine_->DeleteVersion(model, label);
   }
   absl::Status Submit(Request request,
                       std::shared_ptr<TokenSink> sink) override {
@@ -48,18 +59,9 @@ class EngineBackend final : public GenerationBackend {
 
  private:
   std::unique_ptr<Engine> engine_;
-  const size_t longest_token_bytes_;
 };
 
 }  // namespace
-
-size_t LongestTokenBytes(const Tokenizer& tokenizer) {
-  size_t longest = 1;
-  for (TokenId id = 0; id < tokenizer.size(); ++id) {
-    longest = std::max(longest, tokenizer.TokenBytes(id).size());
-  }
-  return longest;
-}
 
 std::unique_ptr<GenerationBackend> MakeEngineBackend(
     std::unique_ptr<Engine> engine) {

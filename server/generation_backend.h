@@ -1,10 +1,9 @@
 #ifndef KVASIR_SERVER_GENERATION_BACKEND_H_
 #define KVASIR_SERVER_GENERATION_BACKEND_H_
 
-#include <cstddef>
-#include <cstdint>
 #include <memory>
 #include <string_view>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -23,12 +22,17 @@ class GenerationBackend {
  public:
   virtual ~GenerationBackend() = default;
 
-  virtual const Tokenizer& tokenizer() const = 0;
-  virtual const ModelInfo& model() const = 0;
-  // Of all tokens of the vocabulary.
-  virtual size_t longest_token_bytes() const = 0;
-  virtual int64_t max_context() const = 0;
-  virtual bool cache_limits_context() const = 0;
+  // Whoever holds a version lets go of it before the backend ends.
+  virtual absl::StatusOr<std::shared_ptr<const ServedVersion>> Resolve(
+      std::string_view model, std::string_view label) const = 0;
+  virtual std::vector<VersionInfo> Versions() const = 0;
+  virtual absl::Status CreateVersion(VersionOrder order) = 0;
+  virtual absl::StatusOr<VersionInfo> ActivateVersion(
+      std::string_view model, std::string_view label) = 0;
+  virtual absl::StatusOr<VersionInfo> RollBackVersion(
+      std::string_view model) = 0;
+  virtual absl::StatusOr<VersionInfo> DeleteVersion(std::string_view model,
+                                                    std::string_view label) = 0;
   virtual absl::Status Submit(Request request,
                               std::shared_ptr<TokenSink> sink) = 0;
   virtual bool Cancel(std::string_view request_id, CancelSource source,
@@ -40,8 +44,6 @@ class GenerationBackend {
   virtual bool WaitIdle(absl::Duration timeout) = 0;
   virtual EngineStats Stats() const = 0;
 };
-
-size_t LongestTokenBytes(const Tokenizer& tokenizer);
 
 // The real one; owns `engine`.
 std::unique_ptr<GenerationBackend> MakeEngineBackend(

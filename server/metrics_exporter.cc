@@ -10,6 +10,7 @@
 #include "server/engine_metrics.h"
 #include "server/process_metrics.h"
 #include "server/text.h"
+#include "server/version_choice.h"
 
 namespace kvasir {
 namespace {
@@ -82,11 +83,12 @@ void AddCallMetrics(const CallStats::Copy& calls, const std::string& model_name,
 std::vector<prometheus::MetricFamily> MetricsExporter::Collect() const {
   MetricFamilies families;
   const GenerationBackend* backend = state_->backend();
-  const ModelInfo* info = backend == nullptr ? nullptr : &backend->model();
+  const auto version = backend == nullptr ? nullptr : FirstVersion(*backend);
+  const ModelInfo* info = version == nullptr ? nullptr : &version->info();
   AddServerMetrics(*state_, info, families);
   const CallStats::Copy calls = calls_->Read();
   AddCallMetrics(calls, info == nullptr ? "" : info->name, families);
-  if (backend != nullptr) {
+  if (info != nullptr) {
     EngineStats stats = backend->Stats();
     AddRefusals(calls.refusals, stats);
     AddEngineMetrics(*info, stats, Clock::Steady().Now(), absl::Now(),

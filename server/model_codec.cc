@@ -2,14 +2,17 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <numeric>
 #include <string>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 
 #include "cache/base/status_macros.h"
 #include "server/event_codec.h"
-#include "server/request_codec.h"
+#include "server/page.h"
+#include "server/version_choice.h"
 
 namespace kvasir {
 namespace {
@@ -87,15 +90,15 @@ v1::KvDtype EncodeKvType(const std::string& kv_type) {
   return v1::KV_DTYPE_UNSPECIFIED;
 }
 
-v1::Model EncodeModel(const ModelInfo& info, int64_t max_context,
-                      ServerPhase phase) {
+v1::Model EncodeModel(const ServedVersion& version, ServerPhase phase) {
+  const ModelInfo& info = version.info();
   v1::Model wire;
   wire.set_name(info.name);
   wire.set_architecture(info.architecture);
   wire.set_quantization(info.quantization);
   wire.set_digest(info.digest);
   wire.set_tokenizer_digest(info.tokenizer_digest);
-  wire.set_max_context(Narrow(max_context));
+  wire.set_max_context(Narrow(version.max_context()));
   wire.set_vocab_size(info.vocab_size);
   wire.set_layer_count(info.layer_count);
   wire.set_kv_head_count(info.kv_head_count);
@@ -123,19 +126,17 @@ v1::Model EncodeModel(const ModelInfo& info, int64_t max_context,
 }
 
 absl::StatusOr<v1::ListModelsResponse> AnswerListModels(
-    const v1::ListModelsRequest& wire, const v1::Model& model) {
-  if (wire.page_size() < 0) {
-    return absl::InvalidArgumentError(absl::StrCat("page_size: wanted 0 to ",
-                                                   kMaxModelPage, ", found ",
-                                                   wire.page_size()));
-  }
-  // One model is always one page, so that no token was ever given.
-  if (!wire.page_token().empty()) {
-    return absl::InvalidArgumentError(
-        "page_token: wanted one from a previous answer, found another");
-  }
+    const v1::ListModelsRequest& wire, std::vector<v1::Model> models) {
+  // Models come and do not go, so that their places in the list are ids.
+  std::vector<int64_t> ids(models.size());
+  std::iota(ids.begin(), ids.end(), 0);
+  ASSIGN_OR_RETURN(const Page page,
+                   FindPage(wire.page_size(), wire.page_token(), ids));
   v1::ListModelsResponse answer;
-  *answer.add_models() = model;
+  for (size_t i = page.begin; i < page.end; ++i) {
+    *answer.add_models() = std::move(models[i]);
+  }
+  answer.set_next_page_token(page.next_token);
   return answer;
 }
 
@@ -170,8 +171,9 @@ absl::StatusOr<v1::GetServerStatusResponse> AnswerServerStatus(
   answer.set_version(KVASIR_VERSION);
   *answer.mutable_start_time() = EncodeTime(state.start_time());
   if (const GenerationBackend* backend = state.backend(); backend != nullptr) {
-    RETURN_IF_ERROR(CheckModelName(wire.model(), backend->model()));
-    *answer.add_loads() = EncodeLoad(backend->model(), backend->Stats());
+    ASSIGN_OR_RETURN(const auto version,
+                     ChooseVersion(*backend, wire.model(), ""));
+    *answer.add_loads() = EncodeLoad(version->info(), backend->Stats());
   } else {
     answer.set_load_done_bytes(state.load_done_bytes());
     answer.set_load_total_bytes(state.load_total_bytes());

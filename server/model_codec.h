@@ -1,6 +1,8 @@
 #ifndef KVASIR_SERVER_MODEL_CODEC_H_
 #define KVASIR_SERVER_MODEL_CODEC_H_
 
+#include <vector>
+
 #include "absl/status/statusor.h"
 
 #include "engine/engine.h"
@@ -13,13 +15,11 @@ namespace kvasir {
 
 // What the server tells of its model, its load and its cache. Pure.
 
-v1::Model EncodeModel(const ModelInfo& info, int64_t max_context,
-                      ServerPhase phase);
+v1::Model EncodeModel(const ServedVersion& version, ServerPhase phase);
 
-// The page that is asked for. INVALID_ARGUMENT for a negative page size or a
-// page token that this server never gave.
+// The page that is asked for of `models`. Errors as of FindPage().
 absl::StatusOr<v1::ListModelsResponse> AnswerListModels(
-    const v1::ListModelsRequest& wire, const v1::Model& model);
+    const v1::ListModelsRequest& wire, std::vector<v1::Model> models);
 
 v1::Load EncodeLoad(const ModelInfo& info, const EngineStats& stats);
 

@@ -122,8 +122,7 @@ absl::StatusOr<StoppingParams> DecodeStopping(const v1::StoppingParams& wire,
   return params;
 }
 
-absl::StatusOr<CacheUse> DecodeCache(const v1::CacheOptions& wire,
-                                     const ModelInfo& info) {
+absl::StatusOr<CacheUse> DecodeCache(const v1::CacheOptions& wire) {
   CacheUse use;
   switch (wire.mode()) {
     case v1::CACHE_MODE_UNSPECIFIED:
@@ -155,13 +154,6 @@ absl::StatusOr<CacheUse> DecodeCache(const v1::CacheOptions& wire,
                  wire.salt().size());
   }
   use.salt = wire.salt();
-  const std::string& version = wire.version();
-  if (!version.empty() && version != info.cache_version &&
-      version != info.cache_fingerprint) {
-    return absl::NotFoundError(
-        absl::StrCat("cache.version: wanted ", info.cache_version,
-                     ", the only one there is, found ", QuoteText(version)));
-  }
   return use;
 }
 
@@ -184,6 +176,11 @@ absl::Status DecodeOutput(const v1::OutputOptions& wire, GenerateCall& call) {
 
 }  // namespace
 
+ServedModel ModelOf(const ServedVersion& version) {
+  return {&version.tokenizer(), &version.info(), version.longest_token_bytes(),
+          version.max_context(), version.cache_limits_context()};
+}
+
 absl::StatusOr<std::string> ChooseRequestId(std::string_view in_message,
                                             std::string_view in_metadata,
                                             std::string_view made) {
@@ -202,13 +199,6 @@ absl::StatusOr<std::string> ChooseRequestId(std::string_view in_message,
                  absl::StrCat("byte ", static_cast<int>(byte), " at ", i));
   }
   return std::string(id);
-}
-
-absl::Status CheckModelName(std::string_view name, const ModelInfo& info) {
-  if (name.empty() || name == info.name) return absl::OkStatus();
-  return absl::NotFoundError(absl::StrCat("model: wanted \"", info.name,
-                                          "\", the only one there is, found ",
-                                          QuoteText(name)));
 }
 
 absl::Status CheckTextBytes(std::string_view field, size_t bytes) {
@@ -290,7 +280,6 @@ absl::StatusOr<GenerateCall> DecodeSettings(const v1::GenerateRequest& wire,
                                             const CallContext& context,
                                             const ServedModel& model) {
   RETURN_IF_ERROR(CheckKnownFields(wire));
-  RETURN_IF_ERROR(CheckModelName(wire.model(), *model.info));
   GenerateCall call;
   call.stream = wire.stream();
   Request& request = call.request;
@@ -300,7 +289,7 @@ absl::StatusOr<GenerateCall> DecodeSettings(const v1::GenerateRequest& wire,
                    DecodeSampling(wire.sampling(), context.random_seed));
   ASSIGN_OR_RETURN(request.stopping,
                    DecodeStopping(wire.stopping(), *model.info));
-  ASSIGN_OR_RETURN(request.cache, DecodeCache(wire.cache(), *model.info));
+  ASSIGN_OR_RETURN(request.cache, DecodeCache(wire.cache()));
   request.deadline = context.deadline;
   if (wire.has_max_time()) {
     ASSIGN_OR_RETURN(const absl::Duration max_time,

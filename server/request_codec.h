@@ -29,13 +29,13 @@ inline constexpr int32_t kMaxStreamInterval = 1024;
 inline constexpr int kMaxDetokenizeIds = 1 << 22;
 inline constexpr int kMaxCancelIds = 1024;
 inline constexpr size_t kMaxCancelReasonBytes = 256;
-inline constexpr int32_t kMaxModelPage = 100;
 
 // Most bytes of an answer whose length the client decides: a quarter of what
 // gRPC's clients take unless told otherwise.
 inline constexpr size_t kMaxAnswerBytes = size_t{1} << 20;
 
-// What a request is read against.
+// What a request is read against: a version as it is at one moment, which
+// outlives this.
 struct ServedModel {
   const Tokenizer* tokenizer = nullptr;
   const ModelInfo* info = nullptr;
@@ -45,6 +45,8 @@ struct ServedModel {
   int64_t max_context = 0;
   bool cache_limits_context = false;
 };
+
+ServedModel ModelOf(const ServedVersion& version);
 
 // A Generate call, understood: what the engine is to do, and how the client
 // wants to hear of it.
@@ -75,15 +77,13 @@ absl::StatusOr<std::string> ChooseRequestId(std::string_view in_message,
                                             std::string_view in_metadata,
                                             std::string_view made);
 
-// NOT_FOUND unless `name` is empty or the model's.
-absl::Status CheckModelName(std::string_view name, const ModelInfo& info);
-
-// Reads a request against the model that is to serve it; all but the prompt,
-// whose length in bytes or ids it checks. Errors: those of CheckKnownFields()
-// and CheckModelName(), INVALID_ARGUMENT for a limit or an illegal value,
-// RESOURCE_EXHAUSTED for a prompt that only a larger cache could hold,
-// NOT_FOUND for a cache version that is not there. What only the engine knows
-// (sampling ranges, the prompt's length in tokens) is left to Engine::Submit().
+// Reads a request against the version that is to serve it, see
+// ChooseVersion(); all but the prompt, whose length in bytes or ids it checks,
+// and the version itself, which is the caller's to fill in. Errors: those of
+// CheckKnownFields(), INVALID_ARGUMENT for a limit or an illegal value,
+// RESOURCE_EXHAUSTED for a prompt that only a larger cache could hold. What
+// only the engine knows (sampling ranges, the prompt's length in tokens) is
+// left to Engine::Submit().
 absl::StatusOr<GenerateCall> DecodeSettings(const v1::GenerateRequest& wire,
                                             const CallContext& context,
                                             const ServedModel& model);

@@ -8,8 +8,8 @@
 #include "absl/strings/str_cat.h"
 
 #include "cache/base/status_macros.h"
-#include "server/request_codec.h"
 #include "server/text.h"
+#include "server/version_choice.h"
 
 namespace kvasir {
 namespace {
@@ -64,7 +64,7 @@ absl::StatusOr<int64_t> DecodeBlocks(const v1::ResizeCacheRequest& wire,
 absl::StatusOr<ResizeOrder> DecodeResize(
     const v1::ResizeCacheRequest& wire, const GenerationBackend& backend,
     const std::function<absl::StatusOr<int64_t>()>& memory_limit) {
-  RETURN_IF_ERROR(CheckModelName(wire.model(), backend.model()));
+  RETURN_IF_ERROR(ChooseVersion(backend, wire.model(), "").status());
   if (wire.tier() != v1::CACHE_TIER_UNSPECIFIED &&
       wire.tier() != v1::CACHE_TIER_DEVICE) {
     return absl::UnimplementedError(

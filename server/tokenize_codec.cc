@@ -109,7 +109,6 @@ absl::StatusOr<std::string> DecodeAnswer(const std::vector<TokenId>& ids,
 absl::Status CheckInput(const v1::TokenizeRequest& wire,
                         const ServedModel& model) {
   RETURN_IF_ERROR(CheckKnownFields(wire));
-  RETURN_IF_ERROR(CheckModelName(wire.model(), *model.info));
   switch (wire.input_case()) {
     case v1::TokenizeRequest::kText:
       return CheckTextBytes("text", wire.text().size());
@@ -133,7 +132,6 @@ absl::Status CheckInput(const v1::TokenizeRequest& wire,
 
 absl::Status CheckInput(const v1::DetokenizeRequest& wire,
                         const ServedModel& model) {
-  RETURN_IF_ERROR(CheckModelName(wire.model(), *model.info));
   if (wire.token_ids_size() <= kMaxDetokenizeIds) return absl::OkStatus();
   return absl::InvalidArgumentError(
       absl::StrCat("token_ids: wanted at most ", kMaxDetokenizeIds,

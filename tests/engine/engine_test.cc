@@ -161,7 +161,7 @@ TEST(Engine, WhoKnowsTheLimitSizesTheCacheAfterLoading) {
   };
   const auto engine = StartEngine(options);
   EXPECT_EQ(asked.wanted_bytes, 256 * asked.block_bytes);
-  EXPECT_EQ(asked.weight_bytes, engine->model().weight_bytes);
+  EXPECT_EQ(asked.weight_bytes, Active(*engine).info().weight_bytes);
   const TierSnapshot device = engine->Stats().cache.tiers.front();
   EXPECT_EQ(device.block_bytes, asked.block_bytes);
   EXPECT_EQ(device.blocks.total(), 40) << "whole blocks";

@@ -10,6 +10,7 @@
 #include "gtest/gtest.h"
 
 #include "engine/model/token_set.h"
+#include "engine/request.h"
 
 namespace kvasir {
 namespace {

@@ -201,7 +201,7 @@ TEST_F(MetricsExporterTest, WorksWithoutAModel) {
 // The last step's time is steady; the exporter tells it by the calendar.
 TEST_F(MetricsExporterTest, LastStepByTheCalendar) {
   MetricFamilies families;
-  AddEngineMetrics(backend_.model(), SomeStats(), absl::Seconds(45),
+  AddEngineMetrics(backend_.info(), SomeStats(), absl::Seconds(45),
                    absl::FromUnixSeconds(1000), families);
   const std::string text =
       prometheus::TextSerializer().Serialize(families.Take());

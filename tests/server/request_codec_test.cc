@@ -30,10 +30,10 @@ class RequestCodecTest : public testing::Test {
   }
 
   absl::StatusOr<GenerateCall> Decode() {
-    return DecodeGenerate(
-        wire_, context_,
-        {tokenizer_.get(), &info_, LongestTokenBytes(*tokenizer_),
-         info_.max_context, cache_limits_context_});
+    const auto version = MakeTinyVersion(tokenizer_, info_);
+    ServedModel model = ModelOf(*version);
+    model.cache_limits_context = cache_limits_context_;
+    return DecodeGenerate(wire_, context_, model);
   }
 
   // The code, and a message that names the field, what was wanted and found.
@@ -46,7 +46,7 @@ class RequestCodecTest : public testing::Test {
         AllOf(testing::StartsWith(field), HasSubstr(wanted), HasSubstr(found)));
   }
 
-  std::unique_ptr<Tokenizer> tokenizer_;
+  std::shared_ptr<const Tokenizer> tokenizer_;
   ModelInfo info_;
   bool cache_limits_context_ = false;
   CallContext context_;
@@ -298,33 +298,6 @@ TEST_F(RequestCodecTest, PromptOverTheCacheIsNoFaultOfTheRequest) {
   wire_.mutable_token_ids()->mutable_ids()->Resize(256, 1);
   ExpectRefused(absl::StatusCode::kResourceExhausted, "prompt",
                 "a KV cache of 256", "found 256");
-}
-
-TEST_F(RequestCodecTest, UnknownModelAndVersion) {
-  wire_.set_model("gpt");
-  ExpectRefused(absl::StatusCode::kNotFound, "model", "tiny", "gpt");
-  wire_.set_model("tiny");
-  wire_.mutable_cache()->set_version("tiny@other");
-  ExpectRefused(absl::StatusCode::kNotFound, "cache.version",
-                info_.cache_version, "tiny@other");
-  wire_.mutable_cache()->set_version(info_.cache_fingerprint);
-  EXPECT_TRUE(Decode().ok());
-}
-
-// A name that was cut inside a character made the error's details unreadable,
-// one with a line feed made two lines of one.
-TEST_F(RequestCodecTest, ForeignTextIsQuotedInErrors) {
-  std::string name = "a\n";
-  for (int i = 0; i < 100; ++i) name += "\xe2\x82\xac";
-  wire_.set_model(name);
-  std::string message(Decode().status().message());
-  EXPECT_THAT(message, HasSubstr("found \"a\\n\xe2\x82\xac"));
-  EXPECT_EQ(WellFormedBytes(message), message.size()) << message;
-  wire_.clear_model();
-  wire_.mutable_cache()->set_version(name);
-  message = std::string(Decode().status().message());
-  EXPECT_THAT(message, HasSubstr("found \"a\\n\xe2\x82\xac"));
-  EXPECT_EQ(WellFormedBytes(message), message.size()) << message;
 }
 
 TEST(ChooseRequestIdTest, MessageThenMetadataThenOurs) {

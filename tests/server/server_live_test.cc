@@ -450,7 +450,7 @@ TEST_F(ServerLiveTest, BadInput) {
   add(grpc::INVALID_ARGUMENT, "sampling.temperature")
       ->mutable_sampling()
       ->set_temperature(-1);
-  add(grpc::NOT_FOUND, "found \"m\"")->set_model("m");
+  add(grpc::NOT_FOUND, "no model \"m\" is")->set_model("m");
   add(grpc::UNIMPLEMENTED, "sampling.n")->mutable_sampling()->set_n(4);
   add(grpc::UNIMPLEMENTED, "stopping.strings")
       ->mutable_stopping()

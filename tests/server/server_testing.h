@@ -16,9 +16,12 @@
 #include "gtest/gtest.h"
 
 #include "engine/model/tokenizer.h"
+#include "engine/model_runner.h"
+#include "engine/version_directory.h"
 #include "kvasir/v1/inference.pb.h"
 #include "server/generation_backend.h"
 #include "server/request_codec.h"
+#include "server/text.h"
 #include "tests/support/temp_path.h"
 #include "tests/support/tiny_model.h"
 
@@ -68,20 +71,60 @@ inline ModelInfo MakeTinyInfo(const Tokenizer& tokenizer) {
   return info;
 }
 
+// A version without a model, in a cache that sets no limit.
+inline std::shared_ptr<const ServedVersion> MakeTinyVersion(
+    std::shared_ptr<const Tokenizer> tokenizer, const ModelInfo& info,
+    VersionId id = VersionId(0)) {
+  class NoRunner final : public StepRunner {
+    absl::StatusOr<std::vector<TokenId>> Run(
+        absl::Span<const StepRows> step) override {
+      return absl::UnimplementedError("nothing is computed here");
+    }
+  };
+  static const std::atomic<int64_t> no_limit{int64_t{1} << 40};
+  ServedVersion::Parts parts;
+  parts.id = id;
+  parts.info = info;
+  parts.limits.token_limit = tokenizer->size();
+  parts.limits.model_context = info.max_context;
+  parts.tokenizer = std::move(tokenizer);
+  parts.runner = std::make_shared<NoRunner>();
+  parts.cache_tokens = &no_limit;
+  return std::make_shared<const ServedVersion>(std::move(parts));
+}
+
 // A backend without an engine: it keeps what it is given, and a test decides
 // what comes back. Any thread.
 class FakeBackend final : public GenerationBackend {
  public:
   FakeBackend() : tokenizer_(MakeTinyTokenizer()) {
     info_ = MakeTinyInfo(*tokenizer_);
-    longest_ = LongestTokenBytes(*tokenizer_);
+    PublishFirst();
   }
 
-  const Tokenizer& tokenizer() const override { return *tokenizer_; }
-  const ModelInfo& model() const override { return info_; }
-  size_t longest_token_bytes() const override { return longest_; }
-  int64_t max_context() const override { return info_.max_context; }
-  bool cache_limits_context() const override { return false; }
+  absl::StatusOr<std::shared_ptr<const ServedVersion>> Resolve(
+      std::string_view model, std::string_view label) const override {
+    return directory_.Resolve(model, label);
+  }
+  std::vector<VersionInfo> Versions() const override {
+    return directory_.List();
+  }
+  absl::Status CreateVersion(VersionOrder order) override {
+    absl::MutexLock lock(&mu_);
+    order_ = std::move(order);
+    return move_status;
+  }
+  absl::StatusOr<VersionInfo> ActivateVersion(std::string_view model,
+                                              std::string_view label) override {
+    return Move(absl::StrCat("activate ", View(model), "/", View(label)));
+  }
+  absl::StatusOr<VersionInfo> RollBackVersion(std::string_view model) override {
+    return Move(absl::StrCat("roll back ", View(model)));
+  }
+  absl::StatusOr<VersionInfo> DeleteVersion(std::string_view model,
+                                            std::string_view label) override {
+    return Move(absl::StrCat("delete ", View(model), "/", View(label)));
+  }
 
   absl::Status Submit(Request request,
                       std::shared_ptr<TokenSink> sink) override {
@@ -149,20 +192,81 @@ class FakeBackend final : public GenerationBackend {
 
   std::atomic<bool> busy = false;  // what WaitIdle() looks at
 
-  void SetMaxContext(int64_t tokens) { info_.max_context = tokens; }
+  void SetMaxContext(int64_t tokens) {
+    info_.max_context = tokens;
+    PublishFirst();
+  }
+  const ModelInfo& info() const { return info_; }
+
+  // Beside the first version, which is active and of the model "tiny".
+  VersionInfo AddVersion(const std::string& label, VersionState state) {
+    ModelInfo info = info_;
+    info.cache_version = label;
+    info.cache_fingerprint = absl::StrCat(label, "-fingerprint");
+    Publish(info, state, false);
+    return directory_.List().back();
+  }
+  // The last order; its sink is empty before there was one.
+  VersionOrder order() const {
+    absl::MutexLock lock(&mu_);
+    return order_;
+  }
+  // "activate MODEL/LABEL" and the like, in order.
+  std::vector<std::string> moves() const {
+    absl::MutexLock lock(&mu_);
+    return moves_;
+  }
+  // Of all requests, in order.
+  std::vector<std::string> request_versions() const {
+    absl::MutexLock lock(&mu_);
+    std::vector<std::string> labels;
+    for (const Request& request : requests_) {
+      labels.push_back(request.version->label());
+    }
+    return labels;
+  }
 
   // Set before the calls.
   absl::Status submit_status;
+  absl::Status move_status;  // of all that is done to versions
   std::function<void()> on_submit;
 
  private:
-  std::unique_ptr<Tokenizer> tokenizer_;
+  void PublishFirst() {
+    entries_.clear();
+    Publish(info_, VersionState::kServing, true);
+  }
+  void Publish(const ModelInfo& info, VersionState state, bool active) {
+    VersionInfo told;
+    told.id = VersionId(static_cast<VersionId::Value>(entries_.size()));
+    told.model = info.name;
+    told.label = info.cache_version;
+    told.fingerprint = info.cache_fingerprint;
+    told.weights_digest = info.digest;
+    told.path = "/models/tiny.gguf";
+    told.state = state;
+    told.active = active;
+    told.created = absl::FromUnixSeconds(1700000000);
+    entries_.push_back({MakeTinyVersion(tokenizer_, info, told.id), told});
+    directory_.Publish(entries_);
+  }
+  absl::StatusOr<VersionInfo> Move(std::string what) {
+    absl::MutexLock lock(&mu_);
+    moves_.push_back(std::move(what));
+    if (!move_status.ok()) return move_status;
+    return directory_.List().back();
+  }
+
+  const std::shared_ptr<const Tokenizer> tokenizer_;
   ModelInfo info_;
-  size_t longest_ = 0;
+  std::vector<VersionDirectory::Entry> entries_;
+  VersionDirectory directory_;
   mutable absl::Mutex mu_;
   std::vector<Request> requests_ ABSL_GUARDED_BY(mu_);
   std::vector<std::shared_ptr<TokenSink>> sinks_ ABSL_GUARDED_BY(mu_);
   ResizeOrder resize_ ABSL_GUARDED_BY(mu_);
+  VersionOrder order_ ABSL_GUARDED_BY(mu_);
+  std::vector<std::string> moves_ ABSL_GUARDED_BY(mu_);
   std::vector<std::string> cancelled_ ABSL_GUARDED_BY(mu_);
   std::vector<std::string> cancel_reasons_ ABSL_GUARDED_BY(mu_);
   EngineStats stats_ ABSL_GUARDED_BY(mu_);

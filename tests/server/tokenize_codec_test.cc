@@ -17,15 +17,18 @@ using testing::StartsWith;
 
 class TokenizeCodecTest : public testing::Test {
  protected:
-  TokenizeCodecTest()
-      : tokenizer_(MakeTinyTokenizer()), info_(MakeTinyInfo(*tokenizer_)) {}
+  TokenizeCodecTest() { Use({}); }
 
-  ServedModel Model() const {
-    return {tokenizer_.get(), &info_, LongestTokenBytes(*tokenizer_)};
+  // From now on the vocabulary lacks these bytes.
+  void Use(const std::vector<uint8_t>& lost_bytes) {
+    tokenizer_ = MakeTinyTokenizer(lost_bytes);
+    version_ = MakeTinyVersion(tokenizer_, MakeTinyInfo(*tokenizer_));
   }
 
-  std::unique_ptr<Tokenizer> tokenizer_;
-  ModelInfo info_;
+  ServedModel Model() const { return ModelOf(*version_); }
+
+  std::shared_ptr<const Tokenizer> tokenizer_;
+  std::shared_ptr<const ServedVersion> version_;
 };
 
 // A text of one-byte tokens: each costs three bytes as an id and some ten as a
@@ -82,7 +85,7 @@ TEST_F(TokenizeCodecTest, TextThatIsTooLongIsRefused) {
 // SmolLM2's vocabulary lacks 21 bytes; they leave no token, and every offset
 // after one was wrong.
 TEST_F(TokenizeCodecTest, OffsetsSkipBytesWithoutAToken) {
-  tokenizer_ = MakeTinyTokenizer({0x01, 0xF1});
+  Use({0x01, 0xF1});
   v1::TokenizeRequest request;
   request.set_text(
       "\x01"
@@ -107,7 +110,7 @@ TEST_F(TokenizeCodecTest, OffsetsSkipBytesWithoutAToken) {
 
 // Where a byte is lost, its neighbours may become one token.
 TEST_F(TokenizeCodecTest, TokenAroundALostByteCoversIt) {
-  tokenizer_ = MakeTinyTokenizer({0x01});
+  Use({0x01});
   v1::TokenizeRequest request;
   request.set_text("T\x01he!");
   request.set_with_offsets(true);
