@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -17,6 +18,7 @@
 #include "cache/lease.h"
 #include "cache/memory/device_memory.h"
 #include "cache/reservation.h"
+#include "cache/retention.h"
 #include "cache/snapshot.h"
 #include "cache/version_table.h"
 
@@ -43,6 +45,10 @@ struct LeaseRequest {
   // recomputed (contract C3: a request counts once).
   bool resumed = false;
   int64_t recompute_tokens = 0;
+  // What the blocks of these tokens, found or computed, are kept by when the
+  // lease has ended. Unset: what they are kept by stays, and new ones get the
+  // default.
+  std::optional<Retention> retention = {};
 };
 
 struct FlushResult {
