@@ -12,6 +12,13 @@
 
 namespace kvasir {
 
+namespace {
+
+// Blocks that one Advance() drops at most.
+constexpr int64_t kExpirySlice = 1024;
+
+}  // namespace
+
 CacheCore::CacheCore(const KvCache::Options& options, BlockArena arena,
                      std::unique_ptr<EvictionPolicy> policy)
     : options_(options),
@@ -24,6 +31,7 @@ CacheCore::CacheCore(const KvCache::Options& options, BlockArena arena,
                options.resize_slice_bytes) {
   pool_.Grow(options.capacity_blocks);
   resizer_.SetTarget(options.capacity_blocks);
+  prefixes_.book().SetLimit(options.capacity_blocks);
 }
 
 CacheCore::~CacheCore() {
@@ -50,6 +58,8 @@ VersionId CacheCore::AddVersion(std::string_view label,
 
 absl::Status CacheCore::MoveVersion(VersionId id, VersionState to) {
   RETURN_IF_ERROR(versions_.Move(id, to));
+  prefixes_.book().SetSuperseded(id, to == VersionState::kDraining);
+  if (to == VersionState::kServing) prefixes_.UnpinExcess(id);
   if (to == VersionState::kRetired) {
     counters_.evicted_version_blocks += prefixes_.DropVersion(id);
   }
@@ -70,6 +80,7 @@ absl::StatusOr<std::unique_ptr<LeaseState>> CacheCore::OpenLease(
   lease->write_cache = request.write_cache;
   lease->resumed = request.resumed;
   lease->recompute_tokens = request.recompute_tokens;
+  lease->retention = request.retention;
   lease->open_tokens.reserve(block_tokens_);
   lease->list_index = leases_.size();
   leases_.push_back(lease.get());
@@ -79,6 +90,52 @@ absl::StatusOr<std::unique_ptr<LeaseState>> CacheCore::OpenLease(
     CountHits(*lease, AppendCached(*lease, request.tokens));
   }
   return lease;
+}
+
+BlockId CacheCore::FindTokens(const LeaseRequest& request) {
+  if (versions_.At(request.version).state == VersionState::kRetired) return {};
+  BlockIdentity identity;
+  identity.scope = ScopeOf(request);
+  const BlockKey* parent_key = nullptr;
+  for (auto left = request.tokens;
+       static_cast<int64_t>(left.size()) >= block_tokens_;
+       left.remove_prefix(block_tokens_)) {
+    identity.tokens = left.subspan(0, block_tokens_);
+    identity.key = hasher_.Key(parent_key, *identity.scope, identity.tokens);
+    const BlockId block = prefixes_.Peek(identity);
+    if (!block.valid()) break;
+    identity.parent = block;
+    parent_key = &prefixes_.index().At(block).key;
+  }
+  return identity.parent;
+}
+
+PrefixEviction CacheCore::Count(PrefixEviction eviction, bool dry_run) {
+  if (!dry_run) counters_.evicted_prefix_blocks += eviction.blocks;
+  return eviction;
+}
+
+void CacheCore::Advance(absl::Duration now) {
+  counters_.evicted_ttl_blocks += prefixes_.Advance(now, kExpirySlice);
+}
+
+absl::Status CacheCore::SetTenantQuota(std::string_view salt,
+                                       const TenantQuota& quota) {
+  if (quota.floor_blocks < 0 || quota.max_blocks < 0 ||
+      (quota.max_blocks > 0 && quota.floor_blocks > quota.max_blocks)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "tenant quota: wanted 0 <= floor <= most, found a floor of ",
+        quota.floor_blocks, " and ", quota.max_blocks, " blocks"));
+  }
+  RETURN_IF_ERROR(prefixes_.SetQuota(salt, quota));
+  counters_.evicted_quota_blocks += prefixes_.EvictOverQuota();
+  return absl::OkStatus();
+}
+
+void CacheCore::SetVersionQuota(VersionId version, int64_t blocks) {
+  versions_.SetQuota(version, blocks);
+  prefixes_.book().SetVersionQuota(version, blocks);
+  counters_.evicted_quota_blocks += prefixes_.EvictOverQuota();
 }
 
 int64_t CacheCore::CountSharedBlocks(const LeaseRequest& request) {
@@ -120,7 +177,8 @@ int64_t CacheCore::ExtendLease(LeaseState& lease,
 
 void CacheCore::EndLease(LeaseState& lease) {
   KV_CHECK(!lease.growing) << "the lease is part of a live reservation";
-  prefixes_.Release(std::move(lease.table));
+  prefixes_.Release(std::move(lease.table), lease.retention);
+  counters_.evicted_quota_blocks += prefixes_.EvictOverQuota();
   versions_.DropLease(lease.version);
   leases_.back()->list_index = lease.list_index;
   std::swap(leases_[lease.list_index], leases_.back());
@@ -156,7 +214,7 @@ void CacheCore::Grant(ReservationState& reservation) {
   reserving_ = true;
   // Free blocks that a shrink needs to move others to are not counted as free.
   for (; wanted > Capacity().free_blocks; ++counters_.evicted_capacity_blocks) {
-    prefixes_.EvictOne();
+    KV_CHECK(prefixes_.EvictOne()) << "every cached block is protected";
   }
   for (const ReservationState::Growth& growth : reservation.growths) {
     LeaseState& lease = *growth.lease;
@@ -185,23 +243,35 @@ void CacheCore::Drop(ReservationState& reservation) {
   reserving_ = false;
 }
 
-absl::Status CacheCore::CheckTarget(int64_t blocks) const {
+absl::Status CacheCore::CheckRange(int64_t blocks) const {
   if (blocks >= 1 && blocks <= arena_.max_blocks()) return absl::OkStatus();
   return absl::OutOfRangeError(absl::StrCat(
       "wanted 1 to ", arena_.max_blocks(),
       " blocks (the address space reserved at start), found ", blocks));
 }
 
+absl::Status CacheCore::CheckTarget(int64_t blocks) const {
+  RETURN_IF_ERROR(CheckRange(blocks));
+  const int64_t pinned = prefixes_.book().pinned_blocks();
+  if (blocks > pinned) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat("wanted more than the ", pinned,
+                   " blocks of pinned prefixes, found ", blocks));
+}
+
 absl::Status CacheCore::SetTarget(int64_t blocks) {
   KV_CHECK(!reserving_) << "in the middle of a step";
-  RETURN_IF_ERROR(CheckTarget(blocks));
+  RETURN_IF_ERROR(CheckRange(blocks));
   resizer_.SetTarget(blocks);
+  prefixes_.book().SetLimit(pool_.limit());
   return absl::OkStatus();
 }
 
 absl::Status CacheCore::ContinueResize() {
   KV_CHECK(!reserving_) << "in the middle of a step";
-  return resizer_.Continue(leases_);
+  const absl::Status status = resizer_.Continue(leases_);
+  prefixes_.book().SetLimit(pool_.limit());
+  return status;
 }
 
 // Counts what the pool may hold, not where: while a shrink is under way, some
@@ -209,8 +279,11 @@ absl::Status CacheCore::ContinueResize() {
 CapacityView CacheCore::Capacity() const {
   const BlockCounts& blocks = pool_.tally().blocks;
   const int64_t held = blocks.pinned + blocks.reserved;
-  const int64_t available = std::max<int64_t>(pool_.limit() - held, 0);
-  const int64_t free = std::max<int64_t>(available - blocks.cached, 0);
+  const int64_t kept =
+      std::min(prefixes_.book().protected_blocks(), blocks.cached);
+  const int64_t available = std::max<int64_t>(pool_.limit() - held - kept, 0);
+  const int64_t free =
+      std::max<int64_t>(pool_.limit() - held - blocks.cached, 0);
   return {.block_tokens = layout().block_tokens,
           .total_blocks = pool_.limit(),
           .free_blocks = free,

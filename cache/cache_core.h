@@ -21,6 +21,7 @@
 #include "cache/kv_cache.h"
 #include "cache/kv_layout.h"
 #include "cache/lease_state.h"
+#include "cache/prefix_admin.h"
 #include "cache/prefix_cache.h"
 #include "cache/reservation_state.h"
 #include "cache/snapshot.h"
@@ -57,6 +58,14 @@ class CacheCore {
   absl::Status ContinueResize();
   ResizeProgress resize() const { return resizer_.progress(); }
   CapacityView Capacity() const;
+  const RetentionBook& book() const { return prefixes_.book(); }
+  PrefixAdmin Admin() { return {pool_, prefixes_}; }
+  PrefixEviction Count(PrefixEviction eviction, bool dry_run);
+  absl::Status SetTenantQuota(std::string_view salt, const TenantQuota& quota);
+  void SetVersionQuota(VersionId version, int64_t blocks);
+  BlockId FindTokens(const LeaseRequest& request);
+  void Advance(absl::Duration now);
+  absl::Duration NextDeadline() const { return prefixes_.next_deadline(); }
   CacheSnapshot Snapshot() const;
   std::vector<std::string> Violations() const;
   int64_t BlocksNeeded(const LeaseState& lease, int64_t token_count) const;
@@ -79,6 +88,7 @@ class CacheCore {
 
  private:
   std::shared_ptr<const BlockScope> ScopeOf(const LeaseRequest& request) const;
+  absl::Status CheckRange(int64_t blocks) const;
   bool UsesIndex(const LeaseState& lease) const;
   // False if a block of the lease is not findable; then none after it can be.
   bool IsFindable(const LeaseState& lease, int64_t block_count) const;

@@ -110,6 +110,16 @@ CapacityView KvCache::Capacity() const {
   return core_->Capacity();
 }
 
+int64_t KvCache::KeptBlocks(int64_t total) const {
+  KV_DCHECK(core_->OnEngineThread());
+  return core_->book().KeptBlocks(total);
+}
+
+int64_t KvCache::PinnedPrefixBlocks() const {
+  KV_DCHECK(core_->OnEngineThread());
+  return core_->book().pinned_blocks();
+}
+
 int64_t KvCache::BlocksNeeded(const Lease& lease, int64_t token_count) const {
   KV_DCHECK(core_->OnEngineThread());
   KV_CHECK(lease.held() && token_count >= 0) << token_count;
@@ -141,6 +151,72 @@ Reservation KvCache::Reserve(absl::Span<const LeaseGrowth> growths) {
 FlushResult KvCache::Flush() {
   KV_DCHECK(core_->OnEngineThread());
   return core_->Flush();
+}
+
+void KvCache::Advance(absl::Duration now) {
+  KV_DCHECK(core_->OnEngineThread());
+  core_->Advance(now);
+}
+
+absl::Duration KvCache::NextDeadline() const {
+  KV_DCHECK(core_->OnEngineThread());
+  return core_->NextDeadline();
+}
+
+std::vector<PrefixInfo> KvCache::Prefixes(const PrefixFilter& filter) const {
+  KV_DCHECK(core_->OnEngineThread());
+  return core_->Admin().List(filter);
+}
+
+absl::StatusOr<PrefixInfo> KvCache::FindPrefix(const BlockKey& key) const {
+  KV_DCHECK(core_->OnEngineThread());
+  return core_->Admin().Find(key);
+}
+
+absl::StatusOr<PrefixInfo> KvCache::FindPrefix(
+    const LeaseRequest& request) const {
+  KV_DCHECK(core_->OnEngineThread());
+  const BlockId block = core_->FindTokens(request);
+  if (!block.valid()) {
+    return absl::NotFoundError("not even the first block is cached");
+  }
+  return core_->Admin().InfoOf(block);
+}
+
+absl::StatusOr<PrefixInfo> KvCache::PinPrefix(const BlockKey& key,
+                                              absl::Duration until) {
+  KV_DCHECK(core_->OnEngineThread());
+  return core_->Admin().Pin(key, until);
+}
+
+absl::StatusOr<PrefixInfo> KvCache::UnpinPrefix(const BlockKey& key) {
+  KV_DCHECK(core_->OnEngineThread());
+  return core_->Admin().Unpin(key);
+}
+
+PrefixEviction KvCache::EvictPrefixes(const PrefixFilter& filter,
+                                      bool dry_run) {
+  KV_DCHECK(core_->OnEngineThread());
+  return core_->Count(core_->Admin().Evict(filter, dry_run), dry_run);
+}
+
+absl::StatusOr<PrefixEviction> KvCache::EvictPrefixes(
+    absl::Span<const BlockKey> keys, bool dry_run) {
+  KV_DCHECK(core_->OnEngineThread());
+  ASSIGN_OR_RETURN(const PrefixEviction eviction,
+                   core_->Admin().Evict(keys, dry_run));
+  return core_->Count(eviction, dry_run);
+}
+
+absl::Status KvCache::SetTenantQuota(std::string_view salt,
+                                     const TenantQuota& quota) {
+  KV_DCHECK(core_->OnEngineThread());
+  return core_->SetTenantQuota(salt, quota);
+}
+
+void KvCache::SetVersionQuota(VersionId version, int64_t blocks) {
+  KV_DCHECK(core_->OnEngineThread());
+  core_->SetVersionQuota(version, blocks);
 }
 
 absl::Status KvCache::SetTarget(int64_t blocks) {

@@ -17,6 +17,7 @@
 #include "cache/kv_layout.h"
 #include "cache/lease.h"
 #include "cache/memory/device_memory.h"
+#include "cache/prefix_info.h"
 #include "cache/reservation.h"
 #include "cache/retention.h"
 #include "cache/snapshot.h"
@@ -131,6 +132,12 @@ class KvCache {
 
   CapacityView Capacity() const;
 
+  // Of that many blocks, those that pinned prefixes and tenants' floors keep
+  // for good: no request may count on them.
+  int64_t KeptBlocks(int64_t total) const;
+  // Blocks that pins keep, whatever the total.
+  int64_t PinnedPrefixBlocks() const;
+
   // Blocks that appending `token_count` tokens to the lease would take.
   int64_t BlocksNeeded(const Lease& lease, int64_t token_count) const;
 
@@ -143,6 +150,36 @@ class KvCache {
   // they nor what those leases compute after them is findable any more.
   FlushResult Flush();
 
+  // --- Retention. ---
+
+  // The time is `now`, which is steady: drops prefixes whose time to live is
+  // over and ends pins. To be called at every turn; a slice at a time.
+  void Advance(absl::Duration now);
+  // When it may next have something to do, or earlier.
+  absl::Duration NextDeadline() const;
+
+  // See PrefixAdmin.
+  std::vector<PrefixInfo> Prefixes(const PrefixFilter& filter) const;
+  absl::StatusOr<PrefixInfo> FindPrefix(const BlockKey& key) const;
+  absl::StatusOr<PrefixInfo> PinPrefix(const BlockKey& key,
+                                       absl::Duration until);
+  absl::StatusOr<PrefixInfo> UnpinPrefix(const BlockKey& key);
+  PrefixEviction EvictPrefixes(const PrefixFilter& filter, bool dry_run);
+  absl::StatusOr<PrefixEviction> EvictPrefixes(absl::Span<const BlockKey> keys,
+                                               bool dry_run);
+
+  // The prefix that is as much of the request's tokens as is cached, all of
+  // them included. NOT_FOUND if that is less than a block.
+  absl::StatusOr<PrefixInfo> FindPrefix(const LeaseRequest& request) const;
+
+  // What a tenant, who is a salt, may count on and keep. INVALID_ARGUMENT for
+  // a floor above the most, RESOURCE_EXHAUSTED for too many tenants or floors
+  // that together are more than kMaxKeptPercent of the blocks.
+  absl::Status SetTenantQuota(std::string_view salt, const TenantQuota& quota);
+
+  // Blocks that a version keeps at most when nobody holds them; 0: all.
+  void SetVersionQuota(VersionId version, int64_t blocks);
+
   // --- Resize of the device tier (contract C6). ---
 
   // The pool is on its way to `blocks` from now on, wherever it was going; the
@@ -150,7 +187,8 @@ class KvCache {
   // once, memory follows with ContinueResize(). OUT_OF_RANGE with wanted and
   // found.
   absl::Status SetTarget(int64_t blocks);
-  // What SetTarget() would answer; changes nothing.
+  // Whether it makes sense to set out for that size: what SetTarget() would
+  // answer, and FAILED_PRECONDITION for one that pinned prefixes alone fill.
   absl::Status CheckTarget(int64_t blocks) const;
 
   // One slice of the way, between two steps: a few milliseconds at most.

@@ -4,11 +4,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "cache/base/strong_id.h"
 #include "cache/block_identity.h"
 #include "cache/block_table.h"
+#include "cache/retention.h"
 
 namespace kvasir {
 
@@ -33,6 +35,7 @@ struct LeaseState {
   bool write_cache = true;
   bool resumed = false;
   int64_t recompute_tokens = 0;
+  std::optional<Retention> retention;
 
   // Blocks of `token_count` tokens, then those granted to a live reservation.
   BlockTable table;

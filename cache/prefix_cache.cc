@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <iterator>
 #include <utility>
 #include <vector>
 
@@ -32,13 +33,15 @@ PrefixCache::PrefixCache(BlockPool& pool, int32_t block_tokens,
 BlockRef PrefixCache::Find(const BlockIdentity& identity) {
   const BlockId block = index_.Find(identity);
   if (!block.valid()) return BlockRef();
-  if (order_.Contains(block)) order_.Remove(block);
+  if (groups_.Contains(block)) groups_.Remove(block);
+  if (pool_.state(block) == BlockState::kCached) book_.Hold(block);
   return pool_.Pin(block);
 }
 
 void PrefixCache::Publish(const BlockIdentity& identity, const BlockRef& own) {
   index_.Insert(identity, own.block());
   pool_.Keep(own);
+  book_.Insert(own.block(), pool_.owner(own.block()), identity.scope->salt);
   if (told_capacity_ != pool_.limit()) {
     told_capacity_ = pool_.limit();
     policy_->OnResize(told_capacity_);
@@ -48,40 +51,152 @@ void PrefixCache::Publish(const BlockIdentity& identity, const BlockRef& own) {
 
 void PrefixCache::RecordHit(BlockId block) {
   index_.RecordHit(block);
+  book_.Hit(block);
   policy_->OnHit(FactsOf(block), tick_);
 }
 
-void PrefixCache::Release(BlockTable table) {
+void PrefixCache::Release(BlockTable table,
+                          const std::optional<Retention>& wish) {
   ++tick_;
   // From the end, so that a parent is looked at when its child is at rest.
   while (table.size() > 0) {
     const BlockId block = table.ids().back();
+    if (index_.Contains(block)) book_.Keep(block, wish);
     table.Truncate(table.size() - 1);
     if (pool_.state(block) != BlockState::kCached) continue;
     index_.RecordUse(block, tick_);
+    book_.Rest(block);
     policy_->OnRelease(FactsOf(block));
     if (index_.At(block).child_count == 0) MakeEvictable(block);
   }
 }
 
-void PrefixCache::EvictOne() {
-  if (policy_->ranks_change()) {
-    order_.Refresh([this](BlockId block) {
-      return policy_->RankOf(FactsOf(block), tick_);
-    });
+bool PrefixCache::EvictOne() {
+  return EvictFirst([this](const EvictionGroupKey& group) {
+    return book_.StandingOf(group);
+  });
+}
+
+int64_t PrefixCache::EvictOverQuota() {
+  int64_t evicted = 0;
+  while (EvictFirst([this](const EvictionGroupKey& group) {
+    return book_.OverQuota(group) ? book_.StandingOf(group) : std::nullopt;
+  })) {
+    ++evicted;
   }
-  const BlockId block = order_.First();
+  return evicted;
+}
+
+bool PrefixCache::EvictFirst(Standing standing) {
+  const auto rank_of = [this](BlockId block) {
+    return policy_->RankOf(FactsOf(block), tick_);
+  };
+  const EvictionGroups::RankOf rank(rank_of);
+  const BlockId block =
+      groups_.First(standing, policy_->ranks_change() ? &rank : nullptr);
+  if (!block.valid()) return false;
+  Evict(block);
+  return true;
+}
+
+void PrefixCache::Evict(BlockId block) {
   const BlockId parent = index_.At(block).parent;
-  order_.Remove(block);
+  groups_.Remove(block);
   Drop(block);
-  if (parent.valid() && index_.At(parent).child_count == 0 &&
-      pool_.state(parent) == BlockState::kCached) {
-    MakeEvictable(parent);
+  if (IsLeafAtRest(parent)) MakeEvictable(parent);
+}
+
+int64_t PrefixCache::Advance(absl::Duration now, int64_t limit) {
+  book_.SetNow(now);
+  if (next_pin_end_ <= now) EndPins();
+  int64_t freed = 0;
+  while (freed < limit) {
+    BlockId block = book_.TakeExpired();
+    if (!block.valid()) break;
+    // Then those before it that waited for it.
+    while (groups_.Contains(block) && book_.Of(block).expired &&
+           !Pinned(block)) {
+      const BlockId parent = index_.At(block).parent;
+      Evict(block);
+      ++freed;
+      if (!IsLeafAtRest(parent)) break;
+      block = parent;
+    }
+    // What has to stay for now stands among the first to go.
+    if (groups_.Contains(block)) Regroup(block);
+  }
+  return freed;
+}
+
+void PrefixCache::EndPins() {
+  next_pin_end_ = absl::InfiniteDuration();
+  for (auto pin = pins_.begin(); pin != pins_.end();) {
+    const auto [block, until] = *pin++;
+    if (until <= book_.now()) {
+      Unpin(block);
+    } else {
+      next_pin_end_ = std::min(next_pin_end_, until);
+    }
   }
 }
 
+void PrefixCache::UnpinExcess(VersionId version) {
+  std::vector<BlockId> blocks;
+  for (const auto& [block, until] : pins_) {
+    if (pool_.owner(block) == version) blocks.push_back(block);
+  }
+  std::sort(blocks.begin(), blocks.end());
+  while (!blocks.empty() && book_.pinned_blocks() > book_.max_pinned_blocks()) {
+    Unpin(blocks.back());
+    blocks.pop_back();
+  }
+}
+
+void PrefixCache::Pin(BlockId block, absl::Duration until) {
+  next_pin_end_ = std::min(next_pin_end_, until);
+  const bool added = pins_.insert_or_assign(block, until).second;
+  if (!added) return;
+  book_.AddPin(block, 1);
+  for (BlockId each = block; each.valid(); each = index_.At(each).parent) {
+    book_.AddPinBelow(each, 1);
+  }
+  if (groups_.Contains(block)) Regroup(block);
+}
+
+bool PrefixCache::Unpin(BlockId block) {
+  if (pins_.erase(block) == 0) return false;
+  book_.AddPin(block, -1);
+  for (BlockId each = block; each.valid(); each = index_.At(each).parent) {
+    book_.AddPinBelow(each, -1);
+  }
+  if (groups_.Contains(block)) Regroup(block);
+  return true;
+}
+
+int64_t PrefixCache::CountUnpinnedPath(BlockId block) const {
+  int64_t count = 0;
+  while (block.valid() && book_.Of(block).pins_below == 0) {
+    ++count;
+    block = index_.At(block).parent;
+  }
+  return count;
+}
+
+absl::Status PrefixCache::SetQuota(std::string_view salt,
+                                   const TenantQuota& quota) {
+  if (absl::Status set = book_.SetQuota(salt, quota); !set.ok()) return set;
+  for (const BlockId block : index_.Blocks()) {
+    if (index_.At(block).scope->salt != salt) continue;
+    book_.Assign(block, salt);
+    if (groups_.Contains(block)) Regroup(block);
+  }
+  return absl::OkStatus();
+}
+
 void PrefixCache::Drop(BlockId block) {
+  Unpin(block);
   policy_->OnEvict(FactsOf(block));
+  book_.Drop(block);
   index_.Remove(block);
   pool_.Forget(block);
 }
@@ -89,8 +204,14 @@ void PrefixCache::Drop(BlockId block) {
 void PrefixCache::Relocate(BlockId from, BlockId to) {
   if (!index_.Contains(from)) return;
   index_.Relocate(from, to);
-  if (!order_.Contains(from)) return;
-  order_.Remove(from);
+  book_.Relocate(from, to);
+  if (const auto pin = pins_.find(from); pin != pins_.end()) {
+    const absl::Duration until = pin->second;
+    pins_.erase(pin);
+    pins_.emplace(to, until);
+  }
+  if (!groups_.Contains(from)) return;
+  groups_.Remove(from);
   MakeEvictable(to);
 }
 
@@ -106,7 +227,7 @@ int64_t PrefixCache::DropVersion(VersionId version) {
     KV_CHECK(pool_.state(block) == BlockState::kCached)
         << "block " << block << " of version " << version << " is "
         << BlockStateName(pool_.state(block));
-    if (order_.Contains(block)) order_.Remove(block);
+    if (groups_.Contains(block)) groups_.Remove(block);
     Drop(block);
   }
   return static_cast<int64_t>(blocks.size());
@@ -116,9 +237,21 @@ int64_t PrefixCache::Flush() {
   const int64_t cached = pool_.tally().blocks.cached;
   for (const BlockId block : index_.Blocks()) pool_.Forget(block);
   index_.Clear();
-  order_.Clear();
+  groups_.Clear();
+  book_.Clear();
+  pins_.clear();
   policy_->OnFlush();
   return cached;
+}
+
+bool PrefixCache::IsLeafAtRest(BlockId block) const {
+  return block.valid() && index_.At(block).child_count == 0 &&
+         pool_.state(block) == BlockState::kCached;
+}
+
+void PrefixCache::Regroup(BlockId block) {
+  groups_.Remove(block);
+  MakeEvictable(block);
 }
 
 BlockFacts PrefixCache::FactsOf(BlockId block) const {
@@ -133,15 +266,16 @@ BlockFacts PrefixCache::FactsOf(BlockId block) const {
 
 void PrefixCache::MakeEvictable(BlockId block) {
   const BlockFacts facts = FactsOf(block);
-  order_.Insert({.rank = policy_->RankOf(facts, tick_),
-                 .depth = facts.depth,
-                 .block = block});
+  groups_.Insert(book_.GroupOf(block), {.rank = policy_->RankOf(facts, tick_),
+                                        .depth = facts.depth,
+                                        .block = block});
 }
 
 std::vector<std::string> PrefixCache::Violations() const {
   std::vector<std::string> found = index_.Violations();
-  for (std::string& violation : order_.Violations()) {
-    found.push_back(std::move(violation));
+  for (std::vector<std::string> violations :
+       {groups_.Violations(), book_.Violations(index_.Blocks())}) {
+    std::move(violations.begin(), violations.end(), std::back_inserter(found));
   }
   int64_t evictable = 0;
   for (int64_t i = 0; i < pool_.block_count(); ++i) {
@@ -157,7 +291,7 @@ std::vector<std::string> PrefixCache::Violations() const {
     }
     const bool leaf = cached && index_.At(block).child_count == 0;
     evictable += leaf;
-    if (order_.Contains(block) != leaf) {
+    if (groups_.Contains(block) != leaf) {
       found.push_back(absl::StrCat("block ", i, leaf ? " is not" : " is",
                                    " in the eviction order"));
     }
@@ -168,8 +302,8 @@ std::vector<std::string> PrefixCache::Violations() const {
                                    parent.value(), " is not"));
     }
   }
-  if (order_.size() != evictable) {
-    found.push_back(absl::StrCat("the eviction order holds ", order_.size(),
+  if (groups_.size() != evictable) {
+    found.push_back(absl::StrCat("the eviction order holds ", groups_.size(),
                                  " blocks instead of ", evictable));
   }
   return found;

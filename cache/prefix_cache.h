@@ -1,18 +1,28 @@
 #ifndef KVASIR_CACHE_PREFIX_CACHE_H_
 #define KVASIR_CACHE_PREFIX_CACHE_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "absl/time/time.h"
 
 #include "cache/base/strong_id.h"
 #include "cache/block_identity.h"
 #include "cache/block_pool.h"
 #include "cache/block_table.h"
-#include "cache/eviction_order.h"
+#include "cache/eviction_groups.h"
 #include "cache/eviction_policy.h"
 #include "cache/prefix_index.h"
+#include "cache/retention.h"
+#include "cache/retention_book.h"
 
 namespace kvasir {
 
@@ -22,8 +32,9 @@ namespace kvasir {
 // A block is findable only through its parent, and whoever pins a block pins
 // its parents too. So only cached blocks without children may be evicted; when
 // the last child goes, its parent joins them. Every prefix is thus eaten from
-// its end whatever the policy says, and every cached block can be evicted in
-// the end.
+// its end whatever the policy says, and every cached block that nothing
+// protects can be evicted in the end. Which of them goes first is decided by
+// the RetentionBook and, where that finds no difference, by the policy.
 //
 // Uses the pool, which must live longer. Engine thread only.
 class PrefixCache {
@@ -42,11 +53,47 @@ class PrefixCache {
   void Publish(const BlockIdentity& identity, const BlockRef& own);
 
   // Drops the pins of a table. Findable blocks that nobody else holds become
-  // evictable, all of them used at the same moment; the others become free.
-  void Release(BlockTable table);
+  // evictable, all of them used at the same moment and kept as `wish` says, see
+  // RetentionBook::Keep(); the others become free.
+  void Release(BlockTable table, const std::optional<Retention>& wish = {});
 
-  // Frees the cached block that the policy puts first; there must be one.
-  void EvictOne();
+  // Frees the cached block that is to go first. False if all are protected.
+  bool EvictOne();
+
+  // Frees this cached block, through which none is found.
+  void Evict(BlockId block);
+
+  // Frees cached blocks of tenants and versions that keep more than their
+  // quota. Returns how many.
+  int64_t EvictOverQuota();
+
+  // The time is `now`: frees the prefixes whose time to live is over, up to
+  // `limit` blocks, and ends the pins that were for a time. Returns how many
+  // blocks it freed.
+  int64_t Advance(absl::Duration now, int64_t limit);
+
+  // When Advance() may next have something to do, or earlier.
+  absl::Duration next_deadline() const {
+    return std::min(next_pin_end_, book_.next_expiry());
+  }
+
+  // The prefix that ends with the block is not evicted before `until`, nor are
+  // the blocks before it. Pinning it again replaces the time.
+  void Pin(BlockId block, absl::Duration until);
+  // False if it is not pinned.
+  bool Unpin(BlockId block);
+  // Ends pins of a version that has come back, as long as pins keep too much.
+  void UnpinExcess(VersionId version);
+  bool Pinned(BlockId block) const { return pins_.contains(block); }
+  absl::Duration PinnedUntil(BlockId block) const { return pins_.at(block); }
+  int64_t pin_count() const { return static_cast<int64_t>(pins_.size()); }
+  // Blocks that pinning it would add to those that pins keep.
+  int64_t CountUnpinnedPath(BlockId block) const;
+
+  // Quotas and floors; see RetentionBook. Blocks that are there are counted.
+  absl::Status SetQuota(std::string_view salt, const TenantQuota& quota);
+  RetentionBook& book() { return book_; }
+  const RetentionBook& book() const { return book_; }
 
   // The pool has relocated the block; so does what is known of it here.
   void Relocate(BlockId from, BlockId to);
@@ -67,14 +114,24 @@ class PrefixCache {
   std::vector<std::string> Violations() const;
 
  private:
+  using Standing = absl::FunctionRef<EvictionStanding(const EvictionGroupKey&)>;
+
   BlockFacts FactsOf(BlockId block) const;
+  bool IsLeafAtRest(BlockId block) const;
   void MakeEvictable(BlockId block);
+  void Regroup(BlockId block);
+  bool EvictFirst(Standing standing);
+  void EndPins();
   void Drop(BlockId block);
 
   BlockPool& pool_;
   PrefixIndex index_;
   const std::unique_ptr<EvictionPolicy> policy_;
-  EvictionOrder order_;
+  RetentionBook book_;
+  EvictionGroups groups_;
+  absl::flat_hash_map<BlockId, absl::Duration> pins_;  // until when
+  // No pin ends before.
+  absl::Duration next_pin_end_ = absl::InfiniteDuration();
   int64_t tick_ = 0;           // counts Release()
   int64_t told_capacity_ = 0;  // blocks that the policy reckons with
 };

@@ -27,6 +27,15 @@ BlockId PrefixIndex::Find(const BlockIdentity& identity) {
   return BlockId();
 }
 
+BlockId PrefixIndex::FindKey(const BlockKey& key) const {
+  const auto head = heads_.find(HashOf(key));
+  BlockId block = head == heads_.end() ? BlockId() : head->second;
+  while (block.valid() && At(block).key != key) {
+    block = entries_[block.value()].next;
+  }
+  return block;
+}
+
 void PrefixIndex::Insert(const BlockIdentity& identity, BlockId block) {
   KV_CHECK(block.valid() && !Contains(block)) << "block " << block;
   KV_CHECK(identity.tokens.size() == static_cast<size_t>(block_tokens_))

@@ -44,6 +44,10 @@ class PrefixIndex {
   // it rejects.
   BlockId Find(const BlockIdentity& identity);
 
+  // The block with that key, or an invalid id. For those who name a prefix by
+  // it; a lease goes by Find().
+  BlockId FindKey(const BlockKey& key) const;
+
   // The identity must be new and its parent indexed; so must the block be new.
   void Insert(const BlockIdentity& identity, BlockId block);
 

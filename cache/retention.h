@@ -22,6 +22,23 @@ struct Retention {
   friend bool operator==(const Retention&, const Retention&) = default;
 };
 
+// A tenant, which is a salt, with a quota; the others share what is left and
+// are told apart no further.
+using TenantIndex = int32_t;
+inline constexpr TenantIndex kNoTenant = -1;
+inline constexpr int64_t kMaxQuotaTenants = 64;
+
+// Of the blocks that there are, what pins and floors together may keep from
+// requests. Floors shrink with the pool where they would be more.
+inline constexpr int64_t kMaxKeptPercent = 75;
+
+// How many findable blocks a tenant may count on and keep. Plain value.
+struct TenantQuota {
+  int64_t floor_blocks = 0;  // nobody else pushes it below this
+  int64_t max_blocks = 0;  // what is beyond goes when nobody holds it; 0: none
+  friend bool operator==(const TenantQuota&, const TenantQuota&) = default;
+};
+
 }  // namespace kvasir
 
 #endif  // KVASIR_CACHE_RETENTION_H_

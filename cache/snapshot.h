@@ -78,7 +78,10 @@ struct CacheCounters {
   int64_t evicted_flush_blocks = 0;
   int64_t evicted_resize_blocks = 0;
   int64_t evicted_version_blocks = 0;  // of a version that retired
-  int64_t relocated_blocks = 0;        // copied elsewhere by a resize
+  int64_t evicted_ttl_blocks = 0;
+  int64_t evicted_quota_blocks = 0;   // of a tenant or version over its quota
+  int64_t evicted_prefix_blocks = 0;  // that an operator named
+  int64_t relocated_blocks = 0;       // copied elsewhere by a resize
 };
 
 // How far a resize of the device tier is. Plain value.

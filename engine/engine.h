@@ -34,8 +34,8 @@ struct CacheSizeQuery {
 
 // Settings of an engine. Plain values, checked by Engine::Start().
 struct EngineOptions {
-  std::string model_path;  // a GGUF file
-  std::string model_name;  // as clients call it; empty: from the file's name
+  std::string model_path;     // a GGUF file
+  std::string model_name;     // as clients call it; empty: from the file's name
   std::string version_label;  // of its first version; empty: from the digest
 
   int64_t cache_bytes = 0;   // device tier; 0: kDefaultCacheBytes

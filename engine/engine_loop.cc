@@ -1,5 +1,6 @@
 #include "engine/engine_loop.h"
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -111,9 +112,7 @@ void EngineLoop::Run() {
     if (Turn()) continue;
     if (stopping_) break;
     Publish();
-    parts_.inbox->WaitForMail(parts_.versions->retiring()
-                                  ? kRetireInterval
-                                  : absl::InfiniteDuration());
+    parts_.inbox->WaitForMail(IdleTime());
   }
   const absl::Status ended =
       absl::UnavailableError("the engine is shutting down");
@@ -122,11 +121,20 @@ void EngineLoop::Run() {
   EndAll(ended, Ending::kDrain);
 }
 
+// How long nothing has to be done unless mail comes.
+absl::Duration EngineLoop::IdleTime() const {
+  if (parts_.versions->retiring()) return kRetireInterval;
+  const absl::Duration left =
+      parts_.cache->NextDeadline() - parts_.clock->Now();
+  return std::max(left, absl::ZeroDuration());
+}
+
 bool EngineLoop::Turn() {
   ReadMail();
   if (stopping_) return false;
   EndUnwanted();
   parts_.versions->RetireUnheld();
+  parts_.cache->Advance(parts_.clock->Now());
   ContinueResize();
   AdmitWaiting();
   SendDepartures();
@@ -158,8 +166,8 @@ void EngineLoop::ReadMail() {
   }
   for (Submission& submission : mail.submissions) {
     const int64_t context = submission.request.version->max_context();
-    roster_.Enqueue(std::make_unique<Sequence>(
-        SequenceId(next_sequence_++), std::move(submission), context));
+    roster_.Enqueue(std::make_unique<Sequence>(SequenceId(next_sequence_++),
+                                               std::move(submission), context));
   }
   for (ResizeOrder& order : mail.resizes) resize_.Begin(std::move(order));
   stopping_ = mail.stop;
@@ -172,9 +180,11 @@ void EngineLoop::ReadMail() {
 // also while the cache changes its size (FIELD_CASES CTX-2, MEM-2).
 void EngineLoop::ContinueResize() {
   recorder_.stats().preemptions += resize_.Continue();
-  parts_.cache_tokens->store(
-      resize_.PromisedBlocks() * parts_.cache->layout().block_tokens,
-      std::memory_order_relaxed);
+  const int64_t promised = resize_.PromisedBlocks();
+  const int64_t kept = parts_.cache->KeptBlocks(promised);
+  parts_.cache_tokens->store(std::max<int64_t>(promised - kept, 0) *
+                                 parts_.cache->layout().block_tokens,
+                             std::memory_order_relaxed);
   if (!resize_.ended()) return;
   Publish();
   resize_.TellEnd();
@@ -235,7 +245,8 @@ LeaseRequest EngineLoop::LeaseRequestOf(const Sequence& sequence) const {
           .read_cache = use.read,
           .write_cache = use.write,
           .resumed = sequence.preempted(),
-          .recompute_tokens = sequence.high_water()};
+          .recompute_tokens = sequence.high_water(),
+          .retention = use.retention};
 }
 
 void EngineLoop::ExtendPrefixes() {
@@ -254,8 +265,8 @@ void EngineLoop::ExtendPrefixes() {
 StepPlan EngineLoop::MakePlan() {
   while (true) {
     const VersionId turn = roster_.VersionAfter(last_turn_);
-    StepPlan plan = scheduler_.Plan(roster_.View(
-        parts_.cache->Capacity(), settings_.prefix_caching, turn));
+    StepPlan plan = scheduler_.Plan(
+        roster_.View(parts_.cache->Capacity(), settings_.prefix_caching, turn));
     if (!plan.preempt.valid()) return plan;
     // Alone and still without room: RefuseOldest() says so.
     if (roster_.running().size() == 1) return StepPlan{};

@@ -74,6 +74,8 @@ class EngineLoop {
   void Publish();
 
  private:
+  absl::Duration IdleTime() const;
+
   // Top of a turn.
   void ReadMail();
   void ContinueResize();
@@ -111,7 +113,7 @@ class EngineLoop {
   StatsRecorder recorder_;
   Departures departures_;
   int64_t next_sequence_ = 0;
-  VersionId last_turn_;           // the version of the last step
+  VersionId last_turn_;       // the version of the last step
   int32_t failed_steps_ = 0;  // in a row
   absl::Duration last_publish_;
   bool stopping_ = false;

@@ -39,7 +39,7 @@ using EngineCommand = absl::AnyInvocable<void(KvCache&, VersionKeeper&)>;
 // What has arrived since the engine looked last.
 struct Mail {
   std::vector<Submission> submissions;  // in order of arrival
-  std::vector<EngineCommand> commands;   // likewise
+  std::vector<EngineCommand> commands;  // likewise
   std::vector<ResizeOrder> resizes;     // likewise
   bool stop = false;                    // the engine is to end
 };

@@ -3,12 +3,14 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/time/time.h"
 
 #include "cache/base/strong_id.h"
+#include "cache/retention.h"
 #include "engine/model/sampler.h"
 
 namespace kvasir {
@@ -29,6 +31,8 @@ struct CacheUse {
   bool read = true;
   bool write = true;
   std::string salt = {};  // separates tenants; empty is a salt like any other
+  // What the request's blocks are kept by afterwards; see LeaseRequest.
+  std::optional<Retention> retention = {};
 };
 
 // What the caller asked, tokenised. Immutable once submitted; Engine::Submit()

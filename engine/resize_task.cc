@@ -101,6 +101,8 @@ CapacityView ResizeTask::ForAdmission() const {
 // end, if not without being preempted in between.
 int64_t ResizeTask::TargetNow() const {
   const int64_t target = order_->target_blocks;
+  // Prefixes may have been pinned since it began.
+  if (cache_->PinnedPrefixBlocks() >= target) return start_blocks_;
   if (target >= start_blocks_ || order_->strategy == ResizeStrategy::kPreempt) {
     return target;
   }
@@ -111,7 +113,7 @@ int64_t ResizeTask::TargetNow() const {
 }
 
 int64_t ResizeTask::NeededBlocks() const {
-  int64_t needed = PinnedBlocks();
+  int64_t needed = PinnedBlocks() + cache_->KeptBlocks(order_->target_blocks);
   for (const std::unique_ptr<Sequence>& sequence : roster_->running()) {
     needed += cache_->layout().BlocksFor(sequence->known_count()) + 1 -
               sequence->lease().block_count();
@@ -120,6 +122,7 @@ int64_t ResizeTask::NeededBlocks() const {
 }
 
 bool ResizeTask::EachCanEndIn(int64_t blocks) const {
+  blocks -= cache_->KeptBlocks(blocks);
   const auto fits = [&](const std::unique_ptr<Sequence>& sequence) {
     return cache_->layout().BlocksFor(sequence->most_tokens()) <= blocks;
   };
@@ -132,7 +135,8 @@ bool ResizeTask::EachCanEndIn(int64_t blocks) const {
 
 int64_t ResizeTask::PreemptUntilFits() {
   int64_t count = 0;
-  while (PinnedBlocks() > order_->target_blocks &&
+  const int64_t kept = cache_->KeptBlocks(order_->target_blocks);
+  while (PinnedBlocks() + kept > order_->target_blocks &&
          !roster_->running().empty()) {
     roster_->PreemptYoungest();
     ++count;

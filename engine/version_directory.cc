@@ -42,8 +42,8 @@ absl::StatusOr<std::shared_ptr<const ServedVersion>> VersionDirectory::Resolve(
     return version;
   }
   if (!known || label.empty()) return NoModel(model);
-  return absl::NotFoundError(absl::StrCat(
-      "cache.version: no version ", QuoteText(label), " is resident"));
+  return absl::NotFoundError(absl::StrCat("cache.version: no version ",
+                                          QuoteText(label), " is resident"));
 }
 
 std::vector<VersionInfo> VersionDirectory::List() const {

@@ -33,8 +33,8 @@ absl::Status VersionKeeper::CheckLabel(std::string_view label) const {
 absl::StatusOr<VersionInfo> VersionKeeper::Add(ServedVersion::Parts parts,
                                                VersionInfo info) {
   RETURN_IF_ERROR(CheckLabel(info.label));
-  info.id = cache_->AddVersion(info.label, info.fingerprint,
-                               VersionState::kWarming);
+  info.id =
+      cache_->AddVersion(info.label, info.fingerprint, VersionState::kWarming);
   info.state = VersionState::kWarming;
   info.active = false;
   info.retiring = false;
@@ -140,9 +140,9 @@ const ServedVersion* VersionKeeper::Find(VersionId id) const {
 }
 
 VersionKeeper::Entry* VersionKeeper::FindEntry(VersionId id) {
-  const auto found = std::find_if(
-      entries_.begin(), entries_.end(),
-      [id](const Entry& entry) { return entry.info.id == id; });
+  const auto found =
+      std::find_if(entries_.begin(), entries_.end(),
+                   [id](const Entry& entry) { return entry.info.id == id; });
   return found == entries_.end() ? nullptr : &*found;
 }
 
@@ -154,10 +154,9 @@ absl::StatusOr<VersionKeeper::Entry*> VersionKeeper::Named(
       return &entry;
     }
   }
-  return absl::NotFoundError(
-      absl::StrCat("version: no version ", QuoteText(label),
-                   model.empty() ? "" : " of ",
-                   model.empty() ? "" : QuoteText(model), " is resident"));
+  return absl::NotFoundError(absl::StrCat(
+      "version: no version ", QuoteText(label), model.empty() ? "" : " of ",
+      model.empty() ? "" : QuoteText(model), " is resident"));
 }
 
 absl::StatusOr<std::string> VersionKeeper::ModelOrFirst(

@@ -44,8 +44,8 @@ ServedVersion::Parts MakeVersionParts(
           ? std::string(label)
           : absl::StrCat(parts.info.name, "@",
                          parts.info.cache_fingerprint.substr(0, kLabelDigits));
-  parts.tokenizer = std::shared_ptr<const Tokenizer>(revision,
-                                                     revision->tokenizer.get());
+  parts.tokenizer =
+      std::shared_ptr<const Tokenizer>(revision, revision->tokenizer.get());
   parts.runner = MakeRunner(options, *revision);
   parts.limits.token_limit = revision->token_limit;
   parts.limits.tokens = &revision->tokens;
@@ -103,8 +103,8 @@ void VersionLoader::Make(VersionOrder order) {
     if (revision->layout != parts_.layout) {
       return absl::FailedPreconditionError(absl::StrCat(
           "model_path: wanted a model whose cache blocks take ",
-          parts_.layout.BlockBytes(), " bytes as those of ",
-          active->label(), " do, found ", revision->layout.BlockBytes()));
+          parts_.layout.BlockBytes(), " bytes as those of ", active->label(),
+          " do, found ", revision->layout.BlockBytes()));
     }
     ServedVersion::Parts version =
         MakeVersionParts(parts_.options, std::move(revision), active->model(),
@@ -140,15 +140,14 @@ absl::Status VersionLoader::Hand(VersionOrder order,
                                  ServedVersion::Parts version,
                                  std::string_view path) const {
   VersionInfo info = InfoOf(version, path, order.quota_blocks);
-  return parts_.inbox->Post([order = std::move(order),
-                             version = std::move(version),
-                             info = std::move(info)](
-                                KvCache&, VersionKeeper& versions) mutable {
-    absl::StatusOr<VersionInfo> added =
-        versions.Add(std::move(version), std::move(info));
-    if (added.ok()) added = versions.BeginServing(added->id);
-    order.sink->OnEnd(added.status(), added.ok() ? *added : VersionInfo());
-  });
+  return parts_.inbox->Post(
+      [order = std::move(order), version = std::move(version),
+       info = std::move(info)](KvCache&, VersionKeeper& versions) mutable {
+        absl::StatusOr<VersionInfo> added =
+            versions.Add(std::move(version), std::move(info));
+        if (added.ok()) added = versions.BeginServing(added->id);
+        order.sink->OnEnd(added.status(), added.ok() ? *added : VersionInfo());
+      });
 }
 
 }  // namespace kvasir

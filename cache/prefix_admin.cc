@@ -1,0 +1,170 @@
+#include "cache/prefix_admin.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <utility>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+
+#include "cache/base/status_macros.h"
+
+namespace kvasir {
+namespace {
+
+std::string Hex(const BlockKey& key) {
+  return absl::BytesToHexString(
+      absl::string_view(reinterpret_cast<const char*>(key.data()), key.size()));
+}
+
+}  // namespace
+
+std::vector<PrefixInfo> PrefixAdmin::List(const PrefixFilter& filter) const {
+  std::vector<PrefixInfo> infos;
+  for (const BlockId block : prefixes_.index().Blocks()) {
+    const bool last = prefixes_.index().At(block).child_count == 0;
+    if ((last || prefixes_.Pinned(block)) && Matches(block, filter)) {
+      infos.push_back(InfoOf(block));
+    }
+  }
+  std::sort(
+      infos.begin(), infos.end(),
+      [](const PrefixInfo& a, const PrefixInfo& b) { return a.key < b.key; });
+  return infos;
+}
+
+absl::StatusOr<PrefixInfo> PrefixAdmin::Find(const BlockKey& key) const {
+  ASSIGN_OR_RETURN(const BlockId block, BlockOf(key));
+  return InfoOf(block);
+}
+
+absl::StatusOr<PrefixInfo> PrefixAdmin::Pin(const BlockKey& key,
+                                            absl::Duration until) {
+  ASSIGN_OR_RETURN(const BlockId block, BlockOf(key));
+  const int64_t added = prefixes_.CountUnpinnedPath(block);
+  const int64_t pinned = prefixes_.book().pinned_blocks();
+  const int64_t most = prefixes_.book().max_pinned_blocks();
+  if (added > 0 && pinned + added > most) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("wanted at most ", most, " blocks (", kMaxKeptPercent,
+                     " % of the cache) kept by pins, found ", pinned, " and ",
+                     added, " of this prefix"));
+  }
+  prefixes_.Pin(block, until);
+  return InfoOf(block);
+}
+
+absl::StatusOr<PrefixInfo> PrefixAdmin::Unpin(const BlockKey& key) {
+  ASSIGN_OR_RETURN(const BlockId block, BlockOf(key));
+  if (prefixes_.Unpin(block)) return InfoOf(block);
+  return absl::FailedPreconditionError(
+      absl::StrCat("prefix ", Hex(key), " is not pinned"));
+}
+
+PrefixEviction PrefixAdmin::Evict(const PrefixFilter& filter, bool dry_run) {
+  std::vector<BlockId> meant;
+  for (const BlockId block : prefixes_.index().Blocks()) {
+    if (Matches(block, filter)) meant.push_back(block);
+  }
+  return Drop(std::move(meant), filter.pinned.value_or(false), dry_run);
+}
+
+absl::StatusOr<PrefixEviction> PrefixAdmin::Evict(
+    absl::Span<const BlockKey> keys, bool dry_run) {
+  absl::flat_hash_set<BlockId> named;
+  for (const BlockKey& key : keys) {
+    ASSIGN_OR_RETURN(const BlockId block, BlockOf(key));
+    named.insert(block);
+  }
+  std::vector<BlockId> blocks = prefixes_.index().Blocks();
+  std::sort(blocks.begin(), blocks.end(), [&](BlockId a, BlockId b) {
+    return prefixes_.index().At(a).depth < prefixes_.index().At(b).depth;
+  });
+  // What is found through them; a parent comes before its children.
+  absl::flat_hash_set<BlockId> meant;
+  for (const BlockId block : blocks) {
+    if (named.contains(block) ||
+        meant.contains(prefixes_.index().At(block).parent)) {
+      meant.insert(block);
+    }
+  }
+  for (const BlockId block : named) {
+    BlockId before = prefixes_.index().At(block).parent;
+    while (before.valid() && prefixes_.index().At(before).child_count == 1 &&
+           !prefixes_.Pinned(before) && meant.insert(before).second) {
+      before = prefixes_.index().At(before).parent;
+    }
+  }
+  return Drop({meant.begin(), meant.end()}, true, dry_run);
+}
+
+absl::StatusOr<BlockId> PrefixAdmin::BlockOf(const BlockKey& key) const {
+  const BlockId block = prefixes_.index().FindKey(key);
+  if (block.valid()) return block;
+  return absl::NotFoundError(
+      absl::StrCat("no prefix ", Hex(key), " is cached"));
+}
+
+PrefixInfo PrefixAdmin::InfoOf(BlockId block) const {
+  const IndexedBlock& entry = prefixes_.index().At(block);
+  const BlockRetention& retention = prefixes_.book().Of(block);
+  PrefixInfo info;
+  info.key = entry.key;
+  if (entry.parent.valid()) {
+    info.parent = prefixes_.index().At(entry.parent).key;
+  }
+  info.version = retention.version;
+  info.salt = entry.scope->salt;
+  info.block_count = entry.depth + 1;
+  info.token_count = info.block_count * pool_.block_tokens();
+  info.hit_count = entry.hit_count;
+  info.lease_count = pool_.pin_count(block);
+  info.retention = retention.wish;
+  info.pinned = prefixes_.Pinned(block);
+  if (info.pinned) info.pinned_until = prefixes_.PinnedUntil(block);
+  info.created = retention.created;
+  info.last_hit = retention.last_hit;
+  info.expires = retention.expires;
+  return info;
+}
+
+bool PrefixAdmin::Matches(BlockId block, const PrefixFilter& filter) const {
+  const IndexedBlock& entry = prefixes_.index().At(block);
+  return filter.version.value_or(pool_.owner(block)) == pool_.owner(block) &&
+         (!filter.salt.has_value() || *filter.salt == entry.scope->salt) &&
+         filter.pinned.value_or(prefixes_.Pinned(block)) ==
+             prefixes_.Pinned(block) &&
+         (entry.depth + 1) * pool_.block_tokens() >= filter.min_tokens;
+}
+
+// From the ends of prefixes on, each block once all that is found through it
+// has gone.
+PrefixEviction PrefixAdmin::Drop(std::vector<BlockId> meant, bool pinned_too,
+                                 bool dry_run) {
+  std::sort(meant.begin(), meant.end(), [&](BlockId a, BlockId b) {
+    const int64_t depth_a = prefixes_.index().At(a).depth;
+    const int64_t depth_b = prefixes_.index().At(b).depth;
+    return depth_a != depth_b ? depth_a > depth_b : a < b;
+  });
+  PrefixEviction eviction;
+  absl::flat_hash_map<BlockId, int64_t> gone_children;
+  for (const BlockId block : meant) {
+    const IndexedBlock& entry = prefixes_.index().At(block);
+    const int64_t children =
+        entry.child_count - (dry_run ? gone_children[block] : 0);
+    if (children > 0 || pool_.state(block) != BlockState::kCached ||
+        (prefixes_.Pinned(block) && !pinned_too)) {
+      ++eviction.kept_blocks;
+      continue;
+    }
+    ++eviction.blocks;
+    ++gone_children[entry.parent];
+    if (!dry_run) prefixes_.Evict(block);
+  }
+  return eviction;
+}
+
+}  // namespace kvasir

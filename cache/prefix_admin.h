@@ -1,0 +1,60 @@
+#ifndef KVASIR_CACHE_PREFIX_ADMIN_H_
+#define KVASIR_CACHE_PREFIX_ADMIN_H_
+
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "absl/types/span.h"
+
+#include "cache/base/strong_id.h"
+#include "cache/block_pool.h"
+#include "cache/prefix_cache.h"
+#include "cache/prefix_info.h"
+
+namespace kvasir {
+
+// What an operator does with prefixes by name: look at them, pin them, drop
+// them. Part of the CacheCore, whose parts it works on. Engine thread only;
+// each call walks the index at most a few times.
+class PrefixAdmin {
+ public:
+  PrefixAdmin(const BlockPool& pool, PrefixCache& prefixes)
+      : pool_(pool), prefixes_(prefixes) {}
+
+  // The longest ones: those with no block after them, and the pinned ones; in
+  // the order of their keys.
+  std::vector<PrefixInfo> List(const PrefixFilter& filter) const;
+
+  // NOT_FOUND for a key that no findable block has.
+  absl::StatusOr<PrefixInfo> Find(const BlockKey& key) const;
+
+  // RESOURCE_EXHAUSTED if pins would keep more than kMaxKeptPercent of
+  // the blocks.
+  absl::StatusOr<PrefixInfo> Pin(const BlockKey& key, absl::Duration until);
+  // FAILED_PRECONDITION if it is not pinned.
+  absl::StatusOr<PrefixInfo> Unpin(const BlockKey& key);
+
+  // Drops what the filter means; or these prefixes, all that are found through
+  // them, and of the blocks before them those that nothing else needs. A pinned
+  // one goes only if it is named, or if the filter asks for pinned ones.
+  PrefixEviction Evict(const PrefixFilter& filter, bool dry_run);
+  absl::StatusOr<PrefixEviction> Evict(absl::Span<const BlockKey> keys,
+                                       bool dry_run);
+
+  PrefixInfo InfoOf(BlockId block) const;  // a findable one
+
+ private:
+  absl::StatusOr<BlockId> BlockOf(const BlockKey& key) const;
+  bool Matches(BlockId block, const PrefixFilter& filter) const;
+  PrefixEviction Drop(std::vector<BlockId> meant, bool pinned_too,
+                      bool dry_run);
+
+  const BlockPool& pool_;
+  PrefixCache& prefixes_;
+};
+
+}  // namespace kvasir
+
+#endif  // KVASIR_CACHE_PREFIX_ADMIN_H_

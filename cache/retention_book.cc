@@ -1,0 +1,326 @@
+#include "cache/retention_book.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+
+#include "cache/base/check.h"
+
+namespace kvasir {
+namespace {
+
+// Ranges of standings. Within one, by priority; pinned blocks last.
+constexpr int64_t kSuperseded = 0;
+constexpr int64_t kOverQuota = 1000;
+constexpr int64_t kOrdinary = 2000;
+constexpr int64_t kPinnedAfter = 500;
+
+// Of a block whose time to live is over while others are found through it.
+constexpr int32_t kExpiredPriority = kMinRetentionPriority - 1;
+
+// Abseil of Debian 12 has a string_view of its own.
+absl::string_view View(std::string_view text) {
+  return {text.data(), text.size()};
+}
+
+int64_t FloorRoom(int64_t total, int64_t pinned) {
+  return std::max<int64_t>(total * kMaxKeptPercent / 100 - pinned, 0);
+}
+
+}  // namespace
+
+void RetentionBook::Insert(BlockId block, VersionId version,
+                           std::string_view salt) {
+  const size_t index = static_cast<size_t>(block.value());
+  if (index >= records_.size()) records_.resize(index + 1);
+  KV_CHECK(!records_[index].has_value()) << "block " << block;
+  BlockRetention record;
+  record.created = now_;
+  record.version = version;
+  const auto tenant = tenant_of_salt_.find(View(salt));
+  if (tenant != tenant_of_salt_.end()) record.tenant = tenant->second;
+  Count(record, 1);
+  records_[index] = record;
+}
+
+void RetentionBook::Rest(BlockId block) {
+  BlockRetention& record = At(block);
+  KV_CHECK(!record.at_rest) << "block " << block;
+  Count(record, -1);
+  record.at_rest = true;
+  record.rests_since = now_;
+  Count(record, 1);
+  record.expires = now_ + record.wish.ttl;
+  if (record.expires < absl::InfiniteDuration()) {
+    expiries_.push({record.expires, block});
+  }
+}
+
+void RetentionBook::Hold(BlockId block) {
+  BlockRetention& record = At(block);
+  KV_CHECK(record.at_rest) << "block " << block;
+  Count(record, -1);
+  record.at_rest = false;
+  record.expired = false;
+  record.expires = absl::InfiniteDuration();
+  Count(record, 1);
+}
+
+void RetentionBook::Drop(BlockId block) {
+  const BlockRetention& record = At(block);
+  KV_CHECK(record.pins == 0) << "block " << block << " is pinned";
+  Count(record, -1);
+  records_[block.value()].reset();
+}
+
+void RetentionBook::Relocate(BlockId from, BlockId to) {
+  const BlockRetention record = At(from);
+  records_[from.value()].reset();
+  const size_t index = static_cast<size_t>(to.value());
+  if (index >= records_.size()) records_.resize(index + 1);
+  KV_CHECK(!records_[index].has_value()) << "block " << to;
+  records_[index] = record;
+  if (record.at_rest && record.expires < absl::InfiniteDuration()) {
+    expiries_.push({record.expires, to});
+  }
+}
+
+void RetentionBook::Clear() {
+  records_.clear();
+  expiries_ = {};
+  for (Tenant& tenant : tenants_) tenant.blocks = tenant.at_rest = 0;
+  for (Version& version : versions_) {
+    version.blocks = version.pinned = version.pinned_at_rest = 0;
+  }
+}
+
+void RetentionBook::Keep(BlockId block, const std::optional<Retention>& wish) {
+  BlockRetention& record = At(block);
+  KV_CHECK(!record.at_rest) << "block " << block;
+  if (wish.has_value()) {
+    if (record.fresh) {
+      record.wish = *wish;
+    } else {
+      record.wish.priority = std::max(record.wish.priority, wish->priority);
+      record.wish.ttl = std::max(record.wish.ttl, wish->ttl);
+    }
+  }
+  record.fresh = false;
+}
+
+void RetentionBook::AddPin(BlockId block, int32_t count) {
+  BlockRetention& record = At(block);
+  record.pins += count;
+  KV_CHECK(record.pins >= 0) << "block " << block;
+}
+
+void RetentionBook::AddPinBelow(BlockId block, int32_t count) {
+  BlockRetention& record = At(block);
+  Count(record, -1);
+  record.pins_below += count;
+  KV_CHECK(record.pins_below >= 0) << "block " << block;
+  Count(record, 1);
+}
+
+absl::Status RetentionBook::SetQuota(std::string_view salt,
+                                     const TenantQuota& quota) {
+  auto tenant = tenant_of_salt_.find(View(salt));
+  const int64_t before = tenant == tenant_of_salt_.end()
+                             ? 0
+                             : tenants_[tenant->second].quota.floor_blocks;
+  const int64_t floors = WantedFloors() - before + quota.floor_blocks;
+  if (floors > max_pinned_blocks()) {
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "wanted floors of at most ", max_pinned_blocks(), " blocks (",
+        kMaxKeptPercent, " % of the cache) together, found ", floors));
+  }
+  if (tenant == tenant_of_salt_.end()) {
+    if (static_cast<int64_t>(tenants_.size()) >= kMaxQuotaTenants) {
+      return absl::ResourceExhaustedError(
+          absl::StrCat("wanted at most ", kMaxQuotaTenants,
+                       " tenants with a quota, found one more"));
+    }
+    tenant = tenant_of_salt_
+                 .emplace(std::string(salt),
+                          static_cast<TenantIndex>(tenants_.size()))
+                 .first;
+    tenants_.push_back({.salt = std::string(salt)});
+  }
+  tenants_[tenant->second].quota = quota;
+  return absl::OkStatus();
+}
+
+void RetentionBook::Assign(BlockId block, std::string_view salt) {
+  BlockRetention& record = At(block);
+  const auto tenant = tenant_of_salt_.find(View(salt));
+  Count(record, -1);
+  record.tenant = tenant == tenant_of_salt_.end() ? kNoTenant : tenant->second;
+  Count(record, 1);
+}
+
+void RetentionBook::SetVersionQuota(VersionId version, int64_t blocks) {
+  VersionOf(version).quota = blocks;
+}
+
+void RetentionBook::SetSuperseded(VersionId version, bool superseded) {
+  VersionOf(version).superseded = superseded;
+}
+
+BlockId RetentionBook::TakeExpired() {
+  while (!expiries_.empty() && expiries_.top().at <= now_) {
+    const Expiry expiry = expiries_.top();
+    expiries_.pop();
+    const size_t index = static_cast<size_t>(expiry.block.value());
+    if (index >= records_.size() || !records_[index].has_value()) continue;
+    BlockRetention& record = *records_[index];
+    if (!record.at_rest || record.expires != expiry.at || record.expired) {
+      continue;
+    }
+    record.expired = true;
+    return expiry.block;
+  }
+  return BlockId();
+}
+
+const BlockRetention& RetentionBook::Of(BlockId block) const {
+  const size_t index = static_cast<size_t>(block.value());
+  KV_CHECK(block.valid() && index < records_.size() &&
+           records_[index].has_value())
+      << "block " << block << " is not in the book";
+  return *records_[index];
+}
+
+EvictionGroupKey RetentionBook::GroupOf(BlockId block) const {
+  const BlockRetention& record = Of(block);
+  return {.version = record.version,
+          .tenant = record.tenant,
+          .priority = record.expired ? kExpiredPriority : record.wish.priority,
+          .pinned = record.pins > 0};
+}
+
+EvictionStanding RetentionBook::StandingOf(
+    const EvictionGroupKey& group) const {
+  const int64_t within = group.priority + 1;
+  if (versions_[group.version.value()].superseded) {
+    return kSuperseded + within + (group.pinned ? kPinnedAfter : 0);
+  }
+  if (group.pinned) return std::nullopt;
+  if (group.tenant != kNoTenant) {
+    const Tenant& tenant = tenants_[group.tenant];
+    if (tenant.blocks <= FloorOf(tenant)) return std::nullopt;
+  }
+  return (OverQuota(group) ? kOverQuota : kOrdinary) + within;
+}
+
+bool RetentionBook::OverQuota(const EvictionGroupKey& group) const {
+  const Version& version = versions_[group.version.value()];
+  if (version.quota > 0 && version.blocks > version.quota) return true;
+  if (group.tenant == kNoTenant) return false;
+  const Tenant& tenant = tenants_[group.tenant];
+  return tenant.quota.max_blocks > 0 && tenant.blocks > tenant.quota.max_blocks;
+}
+
+// A block may be counted twice, which errs on the safe side.
+int64_t RetentionBook::protected_blocks() const {
+  int64_t blocks = 0;
+  for (const Version& version : versions_) {
+    if (!version.superseded) blocks += version.pinned_at_rest;
+  }
+  for (const Tenant& tenant : tenants_) {
+    const int64_t above = std::max<int64_t>(tenant.blocks - FloorOf(tenant), 0);
+    blocks += tenant.at_rest - std::min(tenant.at_rest, above);
+  }
+  return blocks;
+}
+
+int64_t RetentionBook::pinned_blocks() const {
+  int64_t blocks = 0;
+  for (const Version& version : versions_) {
+    if (!version.superseded) blocks += version.pinned;
+  }
+  return blocks;
+}
+
+int64_t RetentionBook::KeptBlocks(int64_t total) const {
+  const int64_t pinned = pinned_blocks();
+  return pinned + std::min(WantedFloors(), FloorRoom(total, pinned));
+}
+
+int64_t RetentionBook::FloorOf(const Tenant& tenant) const {
+  if (tenant.quota.floor_blocks == 0) return 0;
+  const int64_t room = FloorRoom(limit_, pinned_blocks());
+  const int64_t wanted = WantedFloors();
+  if (wanted <= room) return tenant.quota.floor_blocks;
+  return static_cast<int64_t>(static_cast<double>(tenant.quota.floor_blocks) *
+                              static_cast<double>(room) /
+                              static_cast<double>(wanted));
+}
+
+int64_t RetentionBook::WantedFloors() const {
+  int64_t wanted = 0;
+  for (const Tenant& tenant : tenants_) wanted += tenant.quota.floor_blocks;
+  return wanted;
+}
+
+BlockRetention& RetentionBook::At(BlockId block) {
+  return const_cast<BlockRetention&>(std::as_const(*this).Of(block));
+}
+
+RetentionBook::Version& RetentionBook::VersionOf(VersionId id) {
+  const size_t index = static_cast<size_t>(id.value());
+  if (index >= versions_.size()) versions_.resize(index + 1);
+  return versions_[index];
+}
+
+void RetentionBook::Count(const BlockRetention& record, int64_t sign) {
+  Version& version = VersionOf(record.version);
+  const bool pinned = record.pins_below > 0;
+  version.blocks += sign;
+  version.pinned += pinned ? sign : 0;
+  version.pinned_at_rest += pinned && record.at_rest ? sign : 0;
+  if (record.tenant == kNoTenant) return;
+  Tenant& tenant = tenants_[record.tenant];
+  tenant.blocks += sign;
+  tenant.at_rest += record.at_rest ? sign : 0;
+}
+
+std::vector<std::string> RetentionBook::Violations(
+    const std::vector<BlockId>& findable) const {
+  std::vector<std::string> found;
+  RetentionBook again;
+  again.tenants_.resize(tenants_.size());
+  int64_t records = 0;
+  for (const std::optional<BlockRetention>& record : records_) {
+    if (!record.has_value()) continue;
+    ++records;
+    again.Count(*record, 1);
+    if (record->pins < 0 || record->pins_below < record->pins) {
+      found.push_back(absl::StrCat("a block has ", record->pins, " pins and ",
+                                   record->pins_below, " on and below it"));
+    }
+  }
+  if (records != static_cast<int64_t>(findable.size())) {
+    found.push_back(absl::StrCat("the retention book has ", records,
+                                 " blocks instead of ", findable.size()));
+  }
+  bool differs = false;
+  for (size_t i = 0; i < tenants_.size(); ++i) {
+    differs |= again.tenants_[i].blocks != tenants_[i].blocks ||
+               again.tenants_[i].at_rest != tenants_[i].at_rest;
+  }
+  again.versions_.resize(std::max(versions_.size(), again.versions_.size()));
+  for (size_t i = 0; i < versions_.size(); ++i) {
+    differs |= again.versions_[i].blocks != versions_[i].blocks ||
+               again.versions_[i].pinned != versions_[i].pinned ||
+               again.versions_[i].pinned_at_rest != versions_[i].pinned_at_rest;
+  }
+  if (differs) {
+    found.push_back("the retention book's counts differ from its blocks");
+  }
+  return found;
+}
+
+}  // namespace kvasir

@@ -1,0 +1,155 @@
+#ifndef KVASIR_CACHE_RETENTION_BOOK_H_
+#define KVASIR_CACHE_RETENTION_BOOK_H_
+
+#include <cstdint>
+#include <optional>
+#include <queue>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+
+#include "cache/base/strong_id.h"
+#include "cache/eviction_groups.h"
+#include "cache/retention.h"
+
+namespace kvasir {
+
+// What one findable block is kept by. Plain value; times are steady.
+struct BlockRetention {
+  Retention wish;
+  absl::Duration expires = absl::InfiniteDuration();  // while nobody holds it
+  absl::Duration created;
+  absl::Duration last_hit = -absl::InfiniteDuration();
+  absl::Duration rests_since;  // its last holder went
+  VersionId version;
+  TenantIndex tenant = kNoTenant;
+  int32_t pins = 0;        // of an operator, on this block
+  int32_t pins_below = 0;  // and on those that are found through it
+  bool fresh = true;       // no lease has ended yet that filled it
+  bool at_rest = false;    // nobody holds it
+  bool expired = false;
+};
+
+// Why findable blocks are kept, and how many of them must be: priorities, times
+// to live, pins, tenants' quotas and floors, versions' quotas, superseded
+// versions. Ranks groups of blocks before the eviction policy is asked.
+//
+// Is told what happens to blocks by the PrefixCache, which owns it; knows their
+// ids and nothing of their content. Engine thread only.
+class RetentionBook {
+ public:
+  // --- What happens to blocks. ---
+
+  void Insert(BlockId block, VersionId version, std::string_view salt);
+  void Rest(BlockId block);  // its last holder is gone
+  void Hold(BlockId block);  // somebody holds it again
+  void Hit(BlockId block) { At(block).last_hit = now_; }
+  void Drop(BlockId block);  // it is not findable any more
+  void Relocate(BlockId from, BlockId to);
+  void Clear();
+
+  // --- Wishes. ---
+
+  // A lease that held the block ends. A new block is kept as it says, another
+  // one at least so.
+  void Keep(BlockId block, const std::optional<Retention>& wish);
+
+  // One pin more (or less) on the block, or on one that is found through it.
+  void AddPin(BlockId block, int32_t count);
+  void AddPinBelow(BlockId block, int32_t count);
+
+  // RESOURCE_EXHAUSTED for more than kMaxQuotaTenants, or for floors that
+  // together are more than kMaxKeptPercent of the blocks. Blocks that are there
+  // get their tenant by Assign().
+  absl::Status SetQuota(std::string_view salt, const TenantQuota& quota);
+  void Assign(BlockId block, std::string_view salt);
+  void SetVersionQuota(VersionId version, int64_t blocks);
+
+  // Blocks that there are, of which pins and floors may keep kMaxKeptPercent.
+  void SetLimit(int64_t blocks) { limit_ = blocks; }
+
+  // Superseded: the version's blocks go before those of all others, pinned or
+  // not.
+  void SetSuperseded(VersionId version, bool superseded);
+
+  // --- Time. ---
+
+  void SetNow(absl::Duration now) { now_ = now; }
+  absl::Duration now() const { return now_; }
+  // A block at rest whose time to live is over; it is told once. Invalid if
+  // there is none.
+  BlockId TakeExpired();
+  // When TakeExpired() may next have one, or earlier.
+  absl::Duration next_expiry() const {
+    return expiries_.empty() ? absl::InfiniteDuration() : expiries_.top().at;
+  }
+
+  // --- Answers. ---
+
+  const BlockRetention& Of(BlockId block) const;
+  EvictionGroupKey GroupOf(BlockId block) const;
+  EvictionStanding StandingOf(const EvictionGroupKey& group) const;
+
+  // Whether the group's tenant or version keeps more than its quota.
+  bool OverQuota(const EvictionGroupKey& group) const;
+
+  // Blocks at rest that may not be evicted, at most: pinned ones and those that
+  // floors protect.
+  int64_t protected_blocks() const;
+  // Blocks, held or at rest, that pins of versions in use keep.
+  int64_t pinned_blocks() const;
+  // Those, and what floors would keep of `total` blocks: no request may count
+  // on them.
+  int64_t KeptBlocks(int64_t total) const;
+  // Most that pinned_blocks() may come to.
+  int64_t max_pinned_blocks() const { return limit_ * kMaxKeptPercent / 100; }
+
+  // What must hold of the book and does not, given the findable blocks.
+  std::vector<std::string> Violations(
+      const std::vector<BlockId>& findable) const;
+
+ private:
+  struct Tenant {
+    std::string salt;
+    TenantQuota quota;
+    int64_t blocks = 0;   // findable
+    int64_t at_rest = 0;  // of these
+  };
+  struct Version {
+    bool superseded = false;
+    int64_t quota = 0;
+    int64_t blocks = 0;          // findable
+    int64_t pinned = 0;          // of these, by a pin on them or below
+    int64_t pinned_at_rest = 0;  // of these
+  };
+  struct Expiry {
+    absl::Duration at;
+    BlockId block;
+    friend bool operator>(const Expiry& a, const Expiry& b) {
+      return a.at != b.at ? a.at > b.at : a.block > b.block;
+    }
+  };
+
+  BlockRetention& At(BlockId block);
+  Version& VersionOf(VersionId id);
+  void Count(const BlockRetention& record, int64_t sign);
+  int64_t FloorOf(const Tenant& tenant) const;
+  int64_t WantedFloors() const;
+
+  absl::Duration now_;
+  int64_t limit_ = 0;
+  std::vector<std::optional<BlockRetention>> records_;  // by block id
+  std::vector<Tenant> tenants_;                         // by TenantIndex
+  absl::flat_hash_map<std::string, TenantIndex> tenant_of_salt_;
+  std::vector<Version> versions_;  // by VersionId
+  // May name blocks that are gone or have another time since.
+  std::priority_queue<Expiry, std::vector<Expiry>, std::greater<>> expiries_;
+};
+
+}  // namespace kvasir
+
+#endif  // KVASIR_CACHE_RETENTION_BOOK_H_
