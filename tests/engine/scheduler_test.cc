@@ -49,6 +49,26 @@ PlannedRows Rows(int64_t id, int64_t count, bool logits) {
 }
 
 // An empty engine must not be given made-up work.
+// A step computes in one version. What the others hold counts all the same.
+TEST(SchedulerPlan, OnlySequencesInTurnGetRows) {
+  SchedulerView view{.capacity = Free(1)};
+  view.running = {Running(1, 17, 16), Running(2, 17, 16), Running(3, 40, 0)};
+  view.running[0].in_turn = false;
+  view.running[2].in_turn = false;
+  const StepPlan plan = Scheduler({}).Plan(view);
+  EXPECT_THAT(plan.rows, ElementsAre(PlannedRows{SequenceId(2), 1, true}));
+}
+
+// Memory is one for all versions: the youngest gives way, be it out of turn.
+TEST(SchedulerPlan, TheYoungestOfAnotherVersionIsPreempted) {
+  SchedulerView view{.capacity = Free(0)};
+  view.running = {Running(1, 17, 16), Running(2, 20, 16)};
+  view.running[1].in_turn = false;
+  const StepPlan plan = Scheduler({}).Plan(view);
+  EXPECT_EQ(plan.preempt, SequenceId(2));
+  EXPECT_THAT(plan.rows, IsEmpty());
+}
+
 TEST(SchedulerPlan, NothingRunningMeansAnEmptyPlan) {
   const StepPlan plan = Scheduler({}).Plan(
       {.capacity = Free(10), .running = {}, .waiting = {Waiting(0, 5)}});

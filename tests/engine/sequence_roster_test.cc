@@ -141,5 +141,30 @@ TEST_F(SequenceRosterTest, PrefixWaitersAreMarkedInPlace) {
   EXPECT_THAT(waits(false), ElementsAre(false, false, false));
 }
 
+// Versions take turns in the order of their ids, whoever comes and goes.
+TEST_F(SequenceRosterTest, VersionsTakeTurnsInTheOrderOfTheirIds) {
+  EXPECT_FALSE(roster_.VersionAfter(VersionId()).valid());
+  const VersionId first = version_;
+  const VersionId second = cache_->AddVersion("w", "11");
+  const VersionId third = cache_->AddVersion("x", "22");
+  int64_t id = 0;
+  for (const VersionId version : {third, first, third, second}) {
+    version_ = version;
+    Enqueue(id, RandomPrompt(id, 10));
+    Promote();
+    ++id;
+  }
+  VersionId turn;
+  for (const VersionId expected : {first, second, third, first, second}) {
+    turn = roster_.VersionAfter(turn);
+    EXPECT_EQ(turn, expected);
+  }
+  roster_.Remove(SequenceId(3));
+  EXPECT_EQ(roster_.VersionAfter(first), third);
+  const SchedulerView view = roster_.View(cache_->Capacity(), true, third);
+  EXPECT_TRUE(view.running[0].in_turn);
+  EXPECT_FALSE(view.running[1].in_turn);
+}
+
 }  // namespace
 }  // namespace kvasir
