@@ -61,7 +61,7 @@ absl::Status CacheCore::MoveVersion(VersionId id, VersionState to) {
   prefixes_.book().SetSuperseded(id, to == VersionState::kDraining);
   if (to == VersionState::kServing) prefixes_.UnpinExcess(id);
   if (to == VersionState::kRetired) {
-    counters_.evicted_version_blocks += prefixes_.DropVersion(id);
+    prefixes_.DropVersion(id);
   }
   return absl::OkStatus();
 }
@@ -110,13 +110,8 @@ BlockId CacheCore::FindTokens(const LeaseRequest& request) {
   return identity.parent;
 }
 
-PrefixEviction CacheCore::Count(PrefixEviction eviction, bool dry_run) {
-  if (!dry_run) counters_.evicted_prefix_blocks += eviction.blocks;
-  return eviction;
-}
-
 void CacheCore::Advance(absl::Duration now) {
-  counters_.evicted_ttl_blocks += prefixes_.Advance(now, kExpirySlice);
+  prefixes_.Advance(now, kExpirySlice);
 }
 
 absl::Status CacheCore::SetTenantQuota(std::string_view salt,
@@ -128,14 +123,14 @@ absl::Status CacheCore::SetTenantQuota(std::string_view salt,
         quota.floor_blocks, " and ", quota.max_blocks, " blocks"));
   }
   RETURN_IF_ERROR(prefixes_.SetQuota(salt, quota));
-  counters_.evicted_quota_blocks += prefixes_.EvictOverQuota();
+  prefixes_.EvictOverQuota();
   return absl::OkStatus();
 }
 
 void CacheCore::SetVersionQuota(VersionId version, int64_t blocks) {
   versions_.SetQuota(version, blocks);
   prefixes_.book().SetVersionQuota(version, blocks);
-  counters_.evicted_quota_blocks += prefixes_.EvictOverQuota();
+  prefixes_.EvictOverQuota();
 }
 
 int64_t CacheCore::CountSharedBlocks(const LeaseRequest& request) {
@@ -178,7 +173,7 @@ int64_t CacheCore::ExtendLease(LeaseState& lease,
 void CacheCore::EndLease(LeaseState& lease) {
   KV_CHECK(!lease.growing) << "the lease is part of a live reservation";
   prefixes_.Release(std::move(lease.table), lease.retention);
-  counters_.evicted_quota_blocks += prefixes_.EvictOverQuota();
+  prefixes_.EvictOverQuota();
   versions_.DropLease(lease.version);
   leases_.back()->list_index = lease.list_index;
   std::swap(leases_[lease.list_index], leases_.back());
@@ -188,7 +183,6 @@ void CacheCore::EndLease(LeaseState& lease) {
 FlushResult CacheCore::Flush() {
   const int64_t freed = prefixes_.Flush();
   for (LeaseState* lease : leases_) lease->cut_off |= lease->token_count > 0;
-  counters_.evicted_flush_blocks += freed;
   return {.freed_blocks = freed, .freed_bytes = freed * layout().BlockBytes()};
 }
 
@@ -213,7 +207,7 @@ void CacheCore::Grant(ReservationState& reservation) {
       << capacity.cached_blocks << " cached ones there";
   reserving_ = true;
   // Free blocks that a shrink needs to move others to are not counted as free.
-  for (; wanted > Capacity().free_blocks; ++counters_.evicted_capacity_blocks) {
+  while (wanted > Capacity().free_blocks) {
     KV_CHECK(prefixes_.EvictOne()) << "every cached block is protected";
   }
   for (const ReservationState::Growth& growth : reservation.growths) {
@@ -296,6 +290,11 @@ CacheSnapshot CacheCore::Snapshot() const {
   snapshot.token_bytes = layout().TokenBytes();
   snapshot.index_entries = prefixes_.index().size();
   snapshot.counters = counters_;
+  snapshot.counters.evicted = prefixes_.book().evicted();
+  snapshot.tenants = prefixes_.book().Tenants();
+  snapshot.pinned_prefixes = prefixes_.pin_count();
+  snapshot.kept_blocks = prefixes_.book().KeptBlocks(pool_.limit());
+  snapshot.times = prefixes_.book().times();
   snapshot.counters.rejected_collisions =
       prefixes_.index().rejected_collisions();
   snapshot.tiers.push_back(
@@ -316,6 +315,7 @@ CacheSnapshot CacheCore::Snapshot() const {
          .blocks = tally.blocks,
          .bytes = BytesOf(tally),
          .hit_tokens = version.hit_tokens});
+    prefixes_.book().Describe(snapshot.versions.back());
   }
   return snapshot;
 }

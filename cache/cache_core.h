@@ -60,7 +60,6 @@ class CacheCore {
   CapacityView Capacity() const;
   const RetentionBook& book() const { return prefixes_.book(); }
   PrefixAdmin Admin() { return {pool_, prefixes_}; }
-  PrefixEviction Count(PrefixEviction eviction, bool dry_run);
   absl::Status SetTenantQuota(std::string_view salt, const TenantQuota& quota);
   void SetVersionQuota(VersionId version, int64_t blocks);
   BlockId FindTokens(const LeaseRequest& request);

@@ -56,8 +56,7 @@ void CacheResizer::Evict() {
   int64_t left = kSliceEvictions;
   while (HeldBlocks() > target_ && pool_.tally().blocks.cached > 0 &&
          left-- > 0) {
-    if (!prefixes_.EvictOne()) break;
-    ++counters_.evicted_resize_blocks;
+    if (!prefixes_.EvictOne(EvictionCause::kResize)) break;
   }
 }
 

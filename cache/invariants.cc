@@ -54,6 +54,7 @@ Violations CheckVersions(const CacheSnapshot& snapshot) {
   Violations found;
   BlockCounts blocks;
   ByteAccount bytes;
+  EvictionCounts evicted;
   int64_t hit_tokens = 0;
   for (const TierSnapshot& tier : snapshot.tiers) {
     blocks.reserved -= tier.blocks.reserved;
@@ -75,6 +76,9 @@ Violations CheckVersions(const CacheSnapshot& snapshot) {
     bytes.fragmentation += version.bytes.fragmentation;
     bytes.leaving += version.bytes.leaving;
     hit_tokens += version.hit_tokens;
+    for (size_t i = 0; i < kEvictionCauseCount; ++i) {
+      evicted.by_cause[i] += version.evicted.by_cause[i];
+    }
     if (AnyNegative(version.blocks) || AnyNegative(version.bytes) ||
         version.lease_count < 0) {
       found.push_back(
@@ -88,6 +92,11 @@ Violations CheckVersions(const CacheSnapshot& snapshot) {
   }
   if (blocks != BlockCounts() || bytes != ByteAccount()) {
     found.push_back("the versions' blocks do not sum up to the tiers'");
+  }
+  if (evicted != snapshot.counters.evicted) {
+    found.push_back(absl::StrCat(
+        "the versions count ", evicted.total(), " evicted blocks, the cache ",
+        snapshot.counters.evicted.total(), ", or by other causes"));
   }
   if (hit_tokens != snapshot.counters.hit_tokens) {
     found.push_back(absl::StrCat("the versions count ", hit_tokens,

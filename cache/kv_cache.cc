@@ -197,15 +197,13 @@ absl::StatusOr<PrefixInfo> KvCache::UnpinPrefix(const BlockKey& key) {
 PrefixEviction KvCache::EvictPrefixes(const PrefixFilter& filter,
                                       bool dry_run) {
   KV_DCHECK(core_->OnEngineThread());
-  return core_->Count(core_->Admin().Evict(filter, dry_run), dry_run);
+  return core_->Admin().Evict(filter, dry_run);
 }
 
 absl::StatusOr<PrefixEviction> KvCache::EvictPrefixes(
     absl::Span<const BlockKey> keys, bool dry_run) {
   KV_DCHECK(core_->OnEngineThread());
-  ASSIGN_OR_RETURN(const PrefixEviction eviction,
-                   core_->Admin().Evict(keys, dry_run));
-  return core_->Count(eviction, dry_run);
+  return core_->Admin().Evict(keys, dry_run);
 }
 
 absl::Status KvCache::SetTenantQuota(std::string_view salt,

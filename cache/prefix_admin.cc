@@ -162,7 +162,7 @@ PrefixEviction PrefixAdmin::Drop(std::vector<BlockId> meant, bool pinned_too,
     }
     ++eviction.blocks;
     ++gone_children[entry.parent];
-    if (!dry_run) prefixes_.Evict(block);
+    if (!dry_run) prefixes_.Evict(block, EvictionCause::kNamed);
   }
   return eviction;
 }

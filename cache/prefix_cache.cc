@@ -71,23 +71,21 @@ void PrefixCache::Release(BlockTable table,
   }
 }
 
-bool PrefixCache::EvictOne() {
-  return EvictFirst([this](const EvictionGroupKey& group) {
-    return book_.StandingOf(group);
-  });
+bool PrefixCache::EvictOne(EvictionCause cause) {
+  return EvictFirst(
+      [this](const EvictionGroupKey& group) { return book_.StandingOf(group); },
+      cause);
 }
 
-int64_t PrefixCache::EvictOverQuota() {
-  int64_t evicted = 0;
-  while (EvictFirst([this](const EvictionGroupKey& group) {
+void PrefixCache::EvictOverQuota() {
+  const auto over = [this](const EvictionGroupKey& group) {
     return book_.OverQuota(group) ? book_.StandingOf(group) : std::nullopt;
-  })) {
-    ++evicted;
+  };
+  while (EvictFirst(over, EvictionCause::kQuota)) {
   }
-  return evicted;
 }
 
-bool PrefixCache::EvictFirst(Standing standing) {
+bool PrefixCache::EvictFirst(Standing standing, EvictionCause cause) {
   const auto rank_of = [this](BlockId block) {
     return policy_->RankOf(FactsOf(block), tick_);
   };
@@ -95,18 +93,18 @@ bool PrefixCache::EvictFirst(Standing standing) {
   const BlockId block =
       groups_.First(standing, policy_->ranks_change() ? &rank : nullptr);
   if (!block.valid()) return false;
-  Evict(block);
+  Evict(block, cause);
   return true;
 }
 
-void PrefixCache::Evict(BlockId block) {
+void PrefixCache::Evict(BlockId block, EvictionCause cause) {
   const BlockId parent = index_.At(block).parent;
   groups_.Remove(block);
-  Drop(block);
+  Drop(block, cause);
   if (IsLeafAtRest(parent)) MakeEvictable(parent);
 }
 
-int64_t PrefixCache::Advance(absl::Duration now, int64_t limit) {
+void PrefixCache::Advance(absl::Duration now, int64_t limit) {
   book_.SetNow(now);
   if (next_pin_end_ <= now) EndPins();
   int64_t freed = 0;
@@ -117,7 +115,7 @@ int64_t PrefixCache::Advance(absl::Duration now, int64_t limit) {
     while (groups_.Contains(block) && book_.Of(block).expired &&
            !Pinned(block)) {
       const BlockId parent = index_.At(block).parent;
-      Evict(block);
+      Evict(block, EvictionCause::kTtl);
       ++freed;
       if (!IsLeafAtRest(parent)) break;
       block = parent;
@@ -125,7 +123,6 @@ int64_t PrefixCache::Advance(absl::Duration now, int64_t limit) {
     // What has to stay for now stands among the first to go.
     if (groups_.Contains(block)) Regroup(block);
   }
-  return freed;
 }
 
 void PrefixCache::EndPins() {
@@ -193,10 +190,10 @@ absl::Status PrefixCache::SetQuota(std::string_view salt,
   return absl::OkStatus();
 }
 
-void PrefixCache::Drop(BlockId block) {
+void PrefixCache::Drop(BlockId block, EvictionCause cause) {
   Unpin(block);
   policy_->OnEvict(FactsOf(block));
-  book_.Drop(block);
+  book_.Drop(block, cause);
   index_.Remove(block);
   pool_.Forget(block);
 }
@@ -228,7 +225,7 @@ int64_t PrefixCache::DropVersion(VersionId version) {
         << "block " << block << " of version " << version << " is "
         << BlockStateName(pool_.state(block));
     if (groups_.Contains(block)) groups_.Remove(block);
-    Drop(block);
+    Drop(block, EvictionCause::kVersion);
   }
   return static_cast<int64_t>(blocks.size());
 }
@@ -238,7 +235,7 @@ int64_t PrefixCache::Flush() {
   for (const BlockId block : index_.Blocks()) pool_.Forget(block);
   index_.Clear();
   groups_.Clear();
-  book_.Clear();
+  book_.Clear(EvictionCause::kFlush);
   pins_.clear();
   policy_->OnFlush();
   return cached;

@@ -18,6 +18,7 @@
 #include "cache/block_identity.h"
 #include "cache/block_pool.h"
 #include "cache/block_table.h"
+#include "cache/eviction_counts.h"
 #include "cache/eviction_groups.h"
 #include "cache/eviction_policy.h"
 #include "cache/prefix_index.h"
@@ -58,19 +59,18 @@ class PrefixCache {
   void Release(BlockTable table, const std::optional<Retention>& wish = {});
 
   // Frees the cached block that is to go first. False if all are protected.
-  bool EvictOne();
+  bool EvictOne(EvictionCause cause = EvictionCause::kCapacity);
 
   // Frees this cached block, through which none is found.
-  void Evict(BlockId block);
+  void Evict(BlockId block, EvictionCause cause);
 
   // Frees cached blocks of tenants and versions that keep more than their
-  // quota. Returns how many.
-  int64_t EvictOverQuota();
+  // quota.
+  void EvictOverQuota();
 
   // The time is `now`: frees the prefixes whose time to live is over, up to
-  // `limit` blocks, and ends the pins that were for a time. Returns how many
-  // blocks it freed.
-  int64_t Advance(absl::Duration now, int64_t limit);
+  // `limit` blocks, and ends the pins that were for a time.
+  void Advance(absl::Duration now, int64_t limit);
 
   // When Advance() may next have something to do, or earlier.
   absl::Duration next_deadline() const {
@@ -120,9 +120,9 @@ class PrefixCache {
   bool IsLeafAtRest(BlockId block) const;
   void MakeEvictable(BlockId block);
   void Regroup(BlockId block);
-  bool EvictFirst(Standing standing);
+  bool EvictFirst(Standing standing, EvictionCause cause);
   void EndPins();
-  void Drop(BlockId block);
+  void Drop(BlockId block, EvictionCause cause);
 
   BlockPool& pool_;
   PrefixIndex index_;

@@ -21,6 +21,12 @@ constexpr int64_t kPinnedAfter = 500;
 // Of a block whose time to live is over while others are found through it.
 constexpr int32_t kExpiredPriority = kMinRetentionPriority - 1;
 
+// From a second to a day.
+std::vector<double> AgeBounds() {
+  return {1,   2.5,  5,    10,   30,    60,    120,  300,
+          600, 1800, 3600, 7200, 14400, 43200, 86400};
+}
+
 // Abseil of Debian 12 has a string_view of its own.
 absl::string_view View(std::string_view text) {
   return {text.data(), text.size()};
@@ -31,6 +37,11 @@ int64_t FloorRoom(int64_t total, int64_t pinned) {
 }
 
 }  // namespace
+
+RetentionBook::RetentionBook()
+    : times_{.lifetime = Histogram(AgeBounds()),
+             .idle_before_evict = Histogram(AgeBounds()),
+             .reuse_gap = Histogram(AgeBounds())} {}
 
 void RetentionBook::Insert(BlockId block, VersionId version,
                            std::string_view salt) {
@@ -62,6 +73,7 @@ void RetentionBook::Rest(BlockId block) {
 void RetentionBook::Hold(BlockId block) {
   BlockRetention& record = At(block);
   KV_CHECK(record.at_rest) << "block " << block;
+  times_.reuse_gap.Add(absl::ToDoubleSeconds(now_ - record.rests_since));
   Count(record, -1);
   record.at_rest = false;
   record.expired = false;
@@ -69,9 +81,10 @@ void RetentionBook::Hold(BlockId block) {
   Count(record, 1);
 }
 
-void RetentionBook::Drop(BlockId block) {
+void RetentionBook::Drop(BlockId block, EvictionCause cause) {
   const BlockRetention& record = At(block);
   KV_CHECK(record.pins == 0) << "block " << block << " is pinned";
+  CountEviction(record, cause);
   Count(record, -1);
   records_[block.value()].reset();
 }
@@ -88,7 +101,20 @@ void RetentionBook::Relocate(BlockId from, BlockId to) {
   }
 }
 
-void RetentionBook::Clear() {
+void RetentionBook::CountEviction(const BlockRetention& record,
+                                  EvictionCause cause) {
+  times_.lifetime.Add(absl::ToDoubleSeconds(now_ - record.created));
+  times_.idle_before_evict.Add(
+      absl::ToDoubleSeconds(now_ - record.rests_since));
+  ++evicted_[cause];
+  ++VersionOf(record.version).evicted[cause];
+  if (record.tenant != kNoTenant) ++tenants_[record.tenant].evicted[cause];
+}
+
+void RetentionBook::Clear(EvictionCause cause) {
+  for (const std::optional<BlockRetention>& record : records_) {
+    if (record.has_value() && record->at_rest) CountEviction(*record, cause);
+  }
   records_.clear();
   expiries_ = {};
   for (Tenant& tenant : tenants_) tenant.blocks = tenant.at_rest = 0;
@@ -263,6 +289,27 @@ int64_t RetentionBook::WantedFloors() const {
   int64_t wanted = 0;
   for (const Tenant& tenant : tenants_) wanted += tenant.quota.floor_blocks;
   return wanted;
+}
+
+void RetentionBook::Describe(VersionSnapshot& version) const {
+  const size_t index = static_cast<size_t>(version.id.value());
+  if (index >= versions_.size()) return;
+  version.quota_blocks = versions_[index].quota;
+  version.pinned_blocks = versions_[index].pinned;
+  version.evicted = versions_[index].evicted;
+}
+
+std::vector<TenantSnapshot> RetentionBook::Tenants() const {
+  std::vector<TenantSnapshot> snapshots;
+  snapshots.reserve(tenants_.size());
+  for (const Tenant& tenant : tenants_) {
+    snapshots.push_back({.salt = tenant.salt,
+                         .quota = tenant.quota,
+                         .blocks = tenant.blocks,
+                         .at_rest = tenant.at_rest,
+                         .evicted = tenant.evicted});
+  }
+  return snapshots;
 }
 
 BlockRetention& RetentionBook::At(BlockId block) {

@@ -13,8 +13,10 @@
 #include "absl/time/time.h"
 
 #include "cache/base/strong_id.h"
+#include "cache/eviction_counts.h"
 #include "cache/eviction_groups.h"
 #include "cache/retention.h"
+#include "cache/snapshot.h"
 
 namespace kvasir {
 
@@ -42,15 +44,17 @@ struct BlockRetention {
 // ids and nothing of their content. Engine thread only.
 class RetentionBook {
  public:
+  RetentionBook();
+
   // --- What happens to blocks. ---
 
   void Insert(BlockId block, VersionId version, std::string_view salt);
   void Rest(BlockId block);  // its last holder is gone
   void Hold(BlockId block);  // somebody holds it again
   void Hit(BlockId block) { At(block).last_hit = now_; }
-  void Drop(BlockId block);  // it is not findable any more
+  void Drop(BlockId block, EvictionCause cause);  // it is not findable any more
   void Relocate(BlockId from, BlockId to);
-  void Clear();
+  void Clear(EvictionCause cause);  // none is findable any more
 
   // --- Wishes. ---
 
@@ -108,6 +112,12 @@ class RetentionBook {
   // Most that pinned_blocks() may come to.
   int64_t max_pinned_blocks() const { return limit_ * kMaxKeptPercent / 100; }
 
+  // Blocks dropped while nobody held them.
+  const EvictionCounts& evicted() const { return evicted_; }
+  const BlockTimes& times() const { return times_; }
+  void Describe(VersionSnapshot& version) const;
+  std::vector<TenantSnapshot> Tenants() const;
+
   // What must hold of the book and does not, given the findable blocks.
   std::vector<std::string> Violations(
       const std::vector<BlockId>& findable) const;
@@ -118,6 +128,7 @@ class RetentionBook {
     TenantQuota quota;
     int64_t blocks = 0;   // findable
     int64_t at_rest = 0;  // of these
+    EvictionCounts evicted;
   };
   struct Version {
     bool superseded = false;
@@ -125,6 +136,7 @@ class RetentionBook {
     int64_t blocks = 0;          // findable
     int64_t pinned = 0;          // of these, by a pin on them or below
     int64_t pinned_at_rest = 0;  // of these
+    EvictionCounts evicted;
   };
   struct Expiry {
     absl::Duration at;
@@ -139,9 +151,12 @@ class RetentionBook {
   void Count(const BlockRetention& record, int64_t sign);
   int64_t FloorOf(const Tenant& tenant) const;
   int64_t WantedFloors() const;
+  void CountEviction(const BlockRetention& record, EvictionCause cause);
 
   absl::Duration now_;
   int64_t limit_ = 0;
+  EvictionCounts evicted_;
+  BlockTimes times_;
   std::vector<std::optional<BlockRetention>> records_;  // by block id
   std::vector<Tenant> tenants_;                         // by TenantIndex
   absl::flat_hash_map<std::string, TenantIndex> tenant_of_salt_;

@@ -5,7 +5,10 @@
 #include <string>
 #include <vector>
 
+#include "cache/base/histogram.h"
 #include "cache/base/strong_id.h"
+#include "cache/eviction_counts.h"
+#include "cache/retention.h"
 
 namespace kvasir {
 
@@ -64,6 +67,25 @@ struct VersionSnapshot {
   BlockCounts blocks;  // `free` and `leaving` belong to no version: zero here
   ByteAccount bytes;
   int64_t hit_tokens = 0;
+  int64_t quota_blocks = 0;   // 0: none
+  int64_t pinned_blocks = 0;  // kept by an operator's pins
+  EvictionCounts evicted;
+};
+
+// A tenant with a quota; the others are told apart no further.
+struct TenantSnapshot {
+  std::string salt;
+  TenantQuota quota;
+  int64_t blocks = 0;   // findable
+  int64_t at_rest = 0;  // of these, held by nobody
+  EvictionCounts evicted;
+};
+
+// How blocks fare, in seconds.
+struct BlockTimes {
+  Histogram lifetime;           // findable -> dropped
+  Histogram idle_before_evict;  // last held -> dropped
+  Histogram reuse_gap;          // last held -> found again
 };
 
 // Totals since the cache was made; they only grow.
@@ -74,14 +96,8 @@ struct CacheCounters {
   int64_t inserted_blocks = 0;      // sealed and made findable
   int64_t deduplicated_blocks = 0;  // sealed twice; the second copy was freed
   int64_t rejected_collisions = 0;  // same hash, other tokens or identity
-  int64_t evicted_capacity_blocks = 0;
-  int64_t evicted_flush_blocks = 0;
-  int64_t evicted_resize_blocks = 0;
-  int64_t evicted_version_blocks = 0;  // of a version that retired
-  int64_t evicted_ttl_blocks = 0;
-  int64_t evicted_quota_blocks = 0;   // of a tenant or version over its quota
-  int64_t evicted_prefix_blocks = 0;  // that an operator named
-  int64_t relocated_blocks = 0;       // copied elsewhere by a resize
+  EvictionCounts evicted;
+  int64_t relocated_blocks = 0;  // copied elsewhere by a resize
 };
 
 // How far a resize of the device tier is. Plain value.
@@ -100,6 +116,10 @@ struct CacheSnapshot {
   int64_t index_entries = 0;
   std::vector<TierSnapshot> tiers;
   std::vector<VersionSnapshot> versions;
+  std::vector<TenantSnapshot> tenants;
+  int64_t pinned_prefixes = 0;
+  int64_t kept_blocks = 0;  // by pins and floors: no request may count on them
+  BlockTimes times;
   CacheCounters counters;
 };
 

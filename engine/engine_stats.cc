@@ -1,13 +1,9 @@
 #include "engine/engine_stats.h"
 
-#include <algorithm>
-#include <cstddef>
 #include <utility>
 #include <vector>
 
 #include "absl/synchronization/mutex.h"
-
-#include "cache/base/check.h"
 
 namespace kvasir {
 namespace {
@@ -48,18 +44,6 @@ std::vector<double> LengthBounds() {
 }
 
 }  // namespace
-
-Histogram::Histogram(std::vector<double> upper_bounds)
-    : bounds(std::move(upper_bounds)), counts(bounds.size() + 1, 0) {
-  KV_CHECK(std::is_sorted(bounds.begin(), bounds.end()));
-}
-
-void Histogram::Add(double value) {
-  // A bound belongs to its bucket, as Prometheus's label `le` says.
-  const auto it = std::lower_bound(bounds.begin(), bounds.end(), value);
-  ++counts[static_cast<size_t>(it - bounds.begin())];
-  sum += value;
-}
 
 EngineStats::EngineStats()
     : ttft_hit(FirstTokenBounds()),

@@ -10,20 +10,10 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 
+#include "cache/base/histogram.h"
 #include "cache/snapshot.h"
 
 namespace kvasir {
-
-// A histogram with fixed upper bounds, as Prometheus wants it; counts are per
-// bucket, not cumulative, the last one for values above every bound.
-struct Histogram {
-  std::vector<double> bounds;
-  std::vector<uint64_t> counts;  // bounds.size() + 1
-  double sum = 0;
-
-  explicit Histogram(std::vector<double> upper_bounds = {});
-  void Add(double value);
-};
 
 // Counters and latencies of one engine since its start. The engine thread
 // writes its own copy and publishes it; everyone else reads the copy.

@@ -183,8 +183,8 @@ ResizeReport ResizeTask::Report() const {
   report.waits = active() && TargetNow() != order_->target_blocks;
   report.waiting_blocks =
       std::max<int64_t>(PinnedBlocks() - report.target_blocks, 0);
-  report.evicted_blocks =
-      now.evicted_resize_blocks - before_.evicted_resize_blocks;
+  report.evicted_blocks = now.evicted[EvictionCause::kResize] -
+                          before_.evicted[EvictionCause::kResize];
   report.relocated_blocks = now.relocated_blocks - before_.relocated_blocks;
   report.preempted_count = preempted_;
   return report;

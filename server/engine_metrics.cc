@@ -213,12 +213,21 @@ void AddPrefixCache(const CacheSnapshot& cache, MetricFamilies& out) {
               Number(counters.rejected_collisions));
   out.OpenCounter("kvasir_kv_evicted_blocks_total",
                   "Cached blocks dropped, by why.");
-  out.Add({{"tier", "device"}, {"reason", "capacity"}},
-          Number(counters.evicted_capacity_blocks));
-  out.Add({{"tier", "device"}, {"reason", "flush"}},
-          Number(counters.evicted_flush_blocks));
-  out.Add({{"tier", "device"}, {"reason", "resize"}},
-          Number(counters.evicted_resize_blocks));
+  for (size_t i = 0; i < kEvictionCauseCount; ++i) {
+    const auto cause = static_cast<EvictionCause>(i);
+    out.Add(
+        {{"tier", "device"}, {"reason", std::string(EvictionCauseName(cause))}},
+        Number(counters.evicted[cause]));
+  }
+  out.Histograms("kvasir_kv_block_lifetime_seconds",
+                 "How long dropped blocks were findable.",
+                 cache.times.lifetime);
+  out.Histograms("kvasir_kv_block_idle_before_evict_seconds",
+                 "How long nobody had held the blocks that were dropped.",
+                 cache.times.idle_before_evict);
+  out.Histograms("kvasir_kv_block_reuse_gap_seconds",
+                 "How long nobody had held the blocks that were found again.",
+                 cache.times.reuse_gap);
   out.Counter("kvasir_kv_relocated_blocks_total",
               "Blocks that a resize copied elsewhere.",
               Number(counters.relocated_blocks));

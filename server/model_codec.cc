@@ -197,9 +197,7 @@ v1::CacheStats EncodeCacheStats(
   }
   wire.set_lookup_tokens(counters.lookup_tokens);
   wire.set_hit_tokens(counters.hit_tokens);
-  wire.set_evicted_blocks(counters.evicted_capacity_blocks +
-                          counters.evicted_flush_blocks +
-                          counters.evicted_resize_blocks);
+  wire.set_evicted_blocks(counters.evicted.total());
   wire.set_preemption_count(stats.preemptions);
   wire.set_recomputed_tokens(counters.recomputed_tokens);
   wire.set_running_count(Narrow(stats.requests_running));
@@ -211,9 +209,9 @@ v1::CacheStats EncodeCacheStats(
   wire.set_inserted_blocks(counters.inserted_blocks);
   wire.set_deduplicated_blocks(counters.deduplicated_blocks);
   wire.set_rejected_collisions(counters.rejected_collisions);
-  wire.set_evicted_capacity_blocks(counters.evicted_capacity_blocks);
-  wire.set_evicted_flush_blocks(counters.evicted_flush_blocks);
-  wire.set_evicted_resize_blocks(counters.evicted_resize_blocks);
+  wire.set_evicted_capacity_blocks(counters.evicted[EvictionCause::kCapacity]);
+  wire.set_evicted_flush_blocks(counters.evicted[EvictionCause::kFlush]);
+  wire.set_evicted_resize_blocks(counters.evicted[EvictionCause::kResize]);
   for (const VersionSnapshot& version : cache.versions) {
     FillVersion(version, *wire.add_versions());
   }

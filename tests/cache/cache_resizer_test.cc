@@ -119,8 +119,8 @@ TEST_F(CacheResizerTest, EveryPrefixThatFitsIsKeptWhereverItLies) {
   ExpectFilled(again, 20, 50);
   const CacheCounters counters = cache_->Snapshot().counters;
   EXPECT_GT(counters.relocated_blocks, 30);
-  EXPECT_GT(counters.evicted_resize_blocks, 290);
-  EXPECT_EQ(counters.evicted_capacity_blocks, 0);
+  EXPECT_GT(counters.evicted[EvictionCause::kResize], 290);
+  EXPECT_EQ(counters.evicted[EvictionCause::kCapacity], 0);
 }
 
 TEST_F(CacheResizerTest, PinnedBlocksThatDoNotFitAreWaitedFor) {

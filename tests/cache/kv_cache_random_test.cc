@@ -77,7 +77,7 @@ class Twin {
   void MakeRoom(int64_t wanted) {
     while (Free() < wanted && !testing::Test::HasFatalFailure()) {
       EvictOne();
-      ++counters.evicted_capacity_blocks;
+      ++counters.evicted[EvictionCause::kCapacity];
     }
   }
 
@@ -128,7 +128,7 @@ class Twin {
       block->findable = false;
       if (block->pins == 0) {
         --used_;
-        ++counters.evicted_flush_blocks;
+        ++counters.evicted[EvictionCause::kFlush];
       }
     }
     findable_.clear();
@@ -141,7 +141,7 @@ class Twin {
     while (used_ > capacity_ && Cached() > 0 &&
            !testing::Test::HasFatalFailure()) {
       EvictOne();
-      ++counters.evicted_resize_blocks;
+      ++counters.evicted[EvictionCause::kResize];
     }
   }
 
@@ -413,12 +413,12 @@ class RandomCacheTest : public testing::TestWithParam<int> {
     ASSERT_EQ(counters.recomputed_tokens, twin_.counters.recomputed_tokens);
     ASSERT_EQ(counters.inserted_blocks, twin_.counters.inserted_blocks);
     ASSERT_EQ(counters.deduplicated_blocks, twin_.counters.deduplicated_blocks);
-    ASSERT_EQ(counters.evicted_capacity_blocks,
-              twin_.counters.evicted_capacity_blocks);
-    ASSERT_EQ(counters.evicted_flush_blocks,
-              twin_.counters.evicted_flush_blocks);
-    ASSERT_EQ(counters.evicted_resize_blocks,
-              twin_.counters.evicted_resize_blocks);
+    ASSERT_EQ(counters.evicted[EvictionCause::kCapacity],
+              twin_.counters.evicted[EvictionCause::kCapacity]);
+    ASSERT_EQ(counters.evicted[EvictionCause::kFlush],
+              twin_.counters.evicted[EvictionCause::kFlush]);
+    ASSERT_EQ(counters.evicted[EvictionCause::kResize],
+              twin_.counters.evicted[EvictionCause::kResize]);
     for (const Pair& pair : pairs_) CheckLease(pair);
   }
 
@@ -472,8 +472,8 @@ TEST_P(RandomCacheTest, AgreesWithTheTwinAfterEveryOperation) {
   EXPECT_GT(counters.hit_tokens, 0);
   EXPECT_GT(counters.recomputed_tokens, 0);
   EXPECT_GT(counters.deduplicated_blocks, 0);
-  EXPECT_GT(counters.evicted_capacity_blocks, 0);
-  EXPECT_GT(counters.evicted_resize_blocks, 0);
+  EXPECT_GT(counters.evicted[EvictionCause::kCapacity], 0);
+  EXPECT_GT(counters.evicted[EvictionCause::kResize], 0);
   EXPECT_GT(counters.relocated_blocks, 0);
   EXPECT_EQ(counters.rejected_collisions > 0, hash_bits() < 64);
   pairs_.clear();

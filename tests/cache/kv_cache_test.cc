@@ -163,7 +163,7 @@ TEST_F(KvCacheTest, AVersionThatRetiresLosesItsBlocksAndNoOther) {
   ASSERT_TRUE(cache_->MoveVersion(old, VersionState::kRetired).ok());
   EXPECT_EQ(DeviceBlocks(*cache_).cached, 2);
   const CacheSnapshot snapshot = cache_->Snapshot();
-  EXPECT_EQ(snapshot.counters.evicted_version_blocks, 3);
+  EXPECT_EQ(snapshot.counters.evicted[EvictionCause::kVersion], 3);
   EXPECT_EQ(snapshot.versions[1].state, "retired");
   EXPECT_EQ(snapshot.versions[1].blocks, BlockCounts());
   EXPECT_THAT(cache_->Violations(), IsEmpty());
@@ -315,7 +315,7 @@ TEST_F(KvCacheTest, FlushLeavesPinnedBlocksToTheirLeasesOnly) {
   EXPECT_THAT(cache_->Violations(), IsEmpty());
   running = Lease();
   EXPECT_EQ(UsedBlocks(*cache_), 0);
-  EXPECT_EQ(Counters().evicted_flush_blocks, 2);
+  EXPECT_EQ(Counters().evicted[EvictionCause::kFlush], 2);
 
   // A lease whose first block is still open has nothing that could be
   // forgotten, but its tokens are of before, too.
@@ -390,7 +390,7 @@ TEST_F(SmallPoolTest, TheOldestPrefixMakesRoomFromItsEnd) {
   EXPECT_EQ(FoundTokens(*cache_, version_, Tokens(0, 5)), 4)
       << "uses the first block of the oldest again";
   Lease lease = OpenAndFill(*cache_, version_, Tokens(200, 16));
-  EXPECT_EQ(Counters().evicted_capacity_blocks, 2);
+  EXPECT_EQ(Counters().evicted[EvictionCause::kCapacity], 2);
   EXPECT_EQ(FoundTokens(*cache_, version_, Tokens(100, 13)), 12);
   EXPECT_EQ(FoundTokens(*cache_, version_, Tokens(0, 13)), 4);
 }

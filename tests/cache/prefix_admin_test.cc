@@ -85,7 +85,7 @@ TEST_F(PrefixAdminTest, EvictsANamedPrefixAndWhatOnlyItNeeds) {
   EXPECT_EQ(Info(right_).token_count, 2 * B);
   EXPECT_EQ(cache_->EvictPrefixes({{Info(left_).key}}, false)->blocks, 3)
       << "now the stem is nobody else's";
-  EXPECT_EQ(cache_->Snapshot().counters.evicted_prefix_blocks, 6);
+  EXPECT_EQ(cache_->Snapshot().counters.evicted[EvictionCause::kNamed], 6);
   EXPECT_THAT(cache_->Violations(), IsEmpty());
 }
 

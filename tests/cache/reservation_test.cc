@@ -72,7 +72,7 @@ TEST_F(ReservationTest, WhatWasEvictedForADroppedOneStaysEvicted) {
   { const Reservation reservation = Reserve(lease, Tokens(100, 9)); }
   EXPECT_EQ(DeviceBlocks(*cache_).cached, 5);
   EXPECT_EQ(DeviceBlocks(*cache_).free, 3);
-  EXPECT_EQ(cache_->Snapshot().counters.evicted_capacity_blocks, 3);
+  EXPECT_EQ(cache_->Snapshot().counters.evicted[EvictionCause::kCapacity], 3);
   EXPECT_EQ(FoundTokens(*cache_, version_, Tokens(0, 33)), 20);
 }
 

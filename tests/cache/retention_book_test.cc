@@ -131,7 +131,7 @@ TEST_F(RetentionTest, APrefixIsDroppedWhenItsTimeIsOver) {
   EXPECT_EQ(cache_->FindPrefix(KeyOf(prompt))->expires, absl::Seconds(510));
   cache_->Advance(absl::Seconds(510));
   EXPECT_EQ(Resident(prompt), 0);
-  EXPECT_EQ(cache_->Snapshot().counters.evicted_ttl_blocks, 4);
+  EXPECT_EQ(cache_->Snapshot().counters.evicted[EvictionCause::kTtl], 4);
   EXPECT_EQ(DeviceBlocks(*cache_).cached, 0);
   EXPECT_THAT(cache_->Violations(), IsEmpty());
 }
@@ -246,7 +246,7 @@ TEST_F(RetentionTest, ATenantKeepsNoMoreThanItsMost) {
   Serve(Tokens(0, 4 * B));
   Flood(5, 4, "greedy");
   EXPECT_EQ(DeviceBlocks(*cache_).cached, 10) << "free blocks or not";
-  EXPECT_EQ(cache_->Snapshot().counters.evicted_quota_blocks, 14);
+  EXPECT_EQ(cache_->Snapshot().counters.evicted[EvictionCause::kQuota], 14);
   {
     // A running request gets what it needs.
     const TokenVector prompt = Tokens(0, 20 * B);
@@ -365,6 +365,52 @@ TEST_F(RetentionTest, AVersionKeepsNoMoreThanItsQuota) {
   EXPECT_EQ(snapshot.versions[1].blocks.cached, 5);
   EXPECT_EQ(snapshot.versions[0].blocks.cached, 4);
   EXPECT_THAT(cache_->Violations(), IsEmpty());
+}
+
+TEST_F(RetentionTest, EvictionsAreCountedByCauseAndOwner) {
+  // "Who pushed my prefixes out, and why" is what operators ask first.
+  const VersionId other = cache_->AddVersion("other", "bb");
+  ASSERT_TRUE(cache_->SetTenantQuota("t", {.max_blocks = 4}).ok());
+  Serve(Tokens(0, 6 * B), {}, "t");  // 2 over the quota
+  Serve(Tokens(100, 3 * B), Retention{.ttl = absl::Seconds(1)}, "", other);
+  cache_->Advance(absl::Seconds(2));  // 3 too old
+  Serve(Tokens(200, 5 * B));
+  EXPECT_TRUE(cache_->EvictPrefixes({{KeyOf(Tokens(200, 5 * B))}}, false).ok());
+  Flood(16, 2);     // 4 of the tenant's
+  cache_->Flush();  // 32
+  const CacheSnapshot snapshot = cache_->Snapshot();
+  const EvictionCounts& evicted = snapshot.counters.evicted;
+  EXPECT_EQ(evicted[EvictionCause::kQuota], 2);
+  EXPECT_EQ(evicted[EvictionCause::kTtl], 3);
+  EXPECT_EQ(evicted[EvictionCause::kNamed], 5);
+  EXPECT_EQ(evicted[EvictionCause::kCapacity], 4);
+  EXPECT_EQ(evicted[EvictionCause::kFlush], 32);
+  EXPECT_EQ(evicted.total(), 46);
+  EXPECT_EQ(snapshot.versions[1].evicted.total(), 3);
+  ASSERT_EQ(snapshot.tenants.size(), 1u);
+  EXPECT_EQ(snapshot.tenants[0].salt, "t");
+  EXPECT_EQ(snapshot.tenants[0].evicted.total(), 6);
+  EXPECT_EQ(snapshot.tenants[0].evicted[EvictionCause::kCapacity], 4);
+  EXPECT_THAT(cache_->Violations(), IsEmpty());
+}
+
+TEST_F(RetentionTest, TimesOfBlocksAreThoseOfTheClock) {
+  const auto sum = [&](const Histogram& histogram, uint64_t count) {
+    uint64_t total = 0;
+    for (const uint64_t each : histogram.counts) total += each;
+    EXPECT_EQ(total, count);
+    return histogram.sum;
+  };
+  cache_->Advance(absl::Seconds(100));
+  Serve(Tokens(0, 2 * B + 1));
+  cache_->Advance(absl::Seconds(107));
+  Serve(Tokens(0, 2 * B + 1));  // finds both after 7 s
+  cache_->Advance(absl::Seconds(120));
+  cache_->Flush();
+  const BlockTimes times = cache_->Snapshot().times;
+  EXPECT_EQ(sum(times.reuse_gap, 2), 2 * 7);
+  EXPECT_EQ(sum(times.lifetime, 2), 2 * 20);
+  EXPECT_EQ(sum(times.idle_before_evict, 2), 2 * 13);
 }
 
 // Random requests, pins, quotas, flushes and resizes: what is pinned stays,

@@ -21,16 +21,6 @@ uint64_t Total(const Histogram& histogram) {
                          uint64_t{0});
 }
 
-// Prometheus counts a value that equals a bound into that bound's bucket.
-TEST(Histogram, BoundsBelongToTheirBucket) {
-  Histogram histogram({1, 2, 5});
-  for (const double value : {0.5, 1.0, 1.5, 5.0, 5.1, 100.0}) {
-    histogram.Add(value);
-  }
-  EXPECT_THAT(histogram.counts, ElementsAre(2, 1, 1, 2));
-  EXPECT_DOUBLE_EQ(histogram.sum, 113.1);
-}
-
 // A dashboard that is built once must find its buckets in every release.
 TEST(EngineStats, BucketsAreThoseThatDashboardsExpect) {
   const EngineStats stats;
