@@ -12,7 +12,6 @@
 #include "cache/base/clock.h"
 #include "cache/base/status_macros.h"
 #include "engine/model/utf8.h"
-#include "server/memory_limit.h"
 #include "server/model_codec.h"
 #include "server/request_codec.h"
 #include "server/request_parse.h"
@@ -41,11 +40,6 @@ absl::StatusOr<v1::GetCacheStatsResponse> AnswerStats(
   *answer.mutable_stats() = EncodeCacheStats(version->info(), backend.Stats(),
                                              request.tiers(), absl::Now());
   return answer;
-}
-
-absl::StatusOr<int64_t> MemoryLimitBytes() {
-  ASSIGN_OR_RETURN(const MemoryLimit limit, ReadMemoryLimit(""));
-  return limit.bytes;
 }
 
 // How long the flush waits for running requests; nothing if it does not mind
@@ -159,9 +153,11 @@ grpc::ServerWriteReactor<grpc::ByteBuffer>* AdminService::ResizeCache(
     ASSIGN_OR_RETURN(GenerationBackend * backend, state_->Loaded());
     ASSIGN_OR_RETURN(const v1::ResizeCacheRequest request,
                      ParseRequest<v1::ResizeCacheRequest>(*wire));
-    ASSIGN_OR_RETURN(ResizeOrder order,
-                     DecodeResize(request, *backend, MemoryLimitBytes));
-    reactor->Start(*backend, std::move(order));
+    ASSIGN_OR_RETURN(const CacheRoom room, memory_->Room());
+    ASSIGN_OR_RETURN(ResizeOrder order, DecodeResize(request, *backend, room));
+    reactor->Start(
+        *backend, std::move(order),
+        [memory = memory_](int64_t bytes) { memory->OnOperatorResize(bytes); });
     return absl::OkStatus();
   };
   if (const absl::Status started = start(); !started.ok()) {

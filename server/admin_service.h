@@ -8,6 +8,7 @@
 
 #include "kvasir/v1/cache_admin.grpc.pb.h"
 #include "server/call_stats.h"
+#include "server/memory_watch.h"
 #include "server/server_state.h"
 #include "server/unary_call.h"
 #include "server/work_pool.h"
@@ -59,11 +60,12 @@ using RawAdminService =
   }
 
 // kvasir.v1.CacheAdmin. What waits for the engine runs on `work`, not on gRPC's
-// threads. `state`, `stats` and `work` outlive the service.
+// threads. What is pointed to outlives the service.
 class AdminService final : public RawAdminService {
  public:
-  AdminService(ServerState* state, CallStats* stats, WorkPool* work)
-      : state_(state), stats_(stats), work_(work) {}
+  AdminService(ServerState* state, CallStats* stats, WorkPool* work,
+               MemoryWatch* memory)
+      : state_(state), stats_(stats), work_(work), memory_(memory) {}
 
   grpc::ServerUnaryReactor* GetCacheStats(grpc::CallbackServerContext* context,
                                           const grpc::ByteBuffer* wire,
@@ -98,6 +100,7 @@ class AdminService final : public RawAdminService {
   ServerState* const state_;
   CallStats* const stats_;
   WorkPool* const work_;
+  MemoryWatch* const memory_;
 };
 
 #undef KVASIR_REFUSED_UNARY

@@ -139,8 +139,12 @@ int Daemon::Load() {
       {{"path", config_.engine.model_path},
        {"grpc", server_->grpc_address().ToString()},
        {"metrics", server_->metrics_address().ToString()}});
+  EngineOptions options = config_.engine;
+  options.size_cache = [this](const CacheSizeQuery& query) {
+    return server_->SizeCache(query);
+  };
   ModelLoad load(
-      config_.engine,
+      std::move(options),
       [this](int64_t done, int64_t total) {
         server_->SetLoadProgress(done, total);
       },

@@ -18,6 +18,7 @@
 #include "server/generate_service.h"
 #include "server/health.h"
 #include "server/listen_check.h"
+#include "server/memory_watch.h"
 #include "server/metrics_exporter.h"
 #include "server/metrics_http.h"
 #include "server/work_pool.h"
@@ -64,13 +65,15 @@ void Configure(const ServerConfig& config, grpc::ServerBuilder& builder) {
 // destroyed after it.
 struct KvasirServer::Impl {
   explicit Impl(const ServerConfig& config)
-      : exporter(&state, &calls),
+      : memory(config.sizing),
+        exporter(&state, &calls, &memory),
         inference(&state, &calls, &tokenizing,
                   GenerateReactor::Limits{config.stream_queue_limit}),
-        admin(&state, &calls, &administering) {}
+        admin(&state, &calls, &administering, &memory) {}
 
   ServerState state;
   CallStats calls;
+  MemoryWatch memory;
   MetricsExporter exporter;
   std::unique_ptr<GenerationBackend> backend;
   WorkPool administering{{.task_name = "administrative calls"}};
@@ -133,6 +136,7 @@ KvasirServer::~KvasirServer() {
   }
   // Before the engine goes: calls that end tell it so.
   impl_->health.reset();
+  impl_->memory.Stop();
   impl_->grpc_server->Shutdown(std::chrono::system_clock::now() + kLastWords);
   impl_->grpc_server->Wait();
 }
@@ -141,10 +145,15 @@ void KvasirServer::SetLoadProgress(int64_t done_bytes, int64_t total_bytes) {
   impl_->state.SetLoadProgress(done_bytes, total_bytes);
 }
 
+absl::StatusOr<int64_t> KvasirServer::SizeCache(const CacheSizeQuery& query) {
+  return impl_->memory.SizeCache(query);
+}
+
 void KvasirServer::Serve(std::unique_ptr<GenerationBackend> backend) {
   impl_->backend = std::move(backend);
   impl_->state.Serve(impl_->backend.get());
   impl_->health->Update();
+  impl_->memory.Start(impl_->backend.get());
 }
 
 void KvasirServer::BeginDrain() {

@@ -31,6 +31,10 @@ class KvasirServer {
 
   void SetLoadProgress(int64_t done_bytes, int64_t total_bytes);
 
+  // How large the engine's cache is to be; see MemoryWatch. Any thread, before
+  // Serve().
+  absl::StatusOr<int64_t> SizeCache(const CacheSizeQuery& query);
+
   // The model is loaded: from now on calls are served. Once.
   void Serve(std::unique_ptr<GenerationBackend> backend);
 

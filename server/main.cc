@@ -23,9 +23,9 @@ std::optional<std::string> Environment(const std::string& name) {
   return value;
 }
 
-absl::StatusOr<int64_t> MemoryLimitBytes() {
+absl::StatusOr<int64_t> MemoryLimitBytes(const std::string& root) {
   ASSIGN_OR_RETURN(const kvasir::MemoryLimit limit,
-                   kvasir::ReadMemoryLimit(""));
+                   kvasir::ReadMemoryLimit(root));
   return limit.bytes;
 }
 

@@ -1,6 +1,7 @@
 #include "server/metrics_exporter.h"
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/time/clock.h"
@@ -67,17 +68,21 @@ void AddCallMetrics(const CallStats::Copy& calls, const std::string& model_name,
                    static_cast<double>(count));
     }
   }
-  double flushed = 0;
-  double failed = 0;
-  for (const auto& [key, histogram] : calls.durations) {
-    if (key.first != "kvasir.v1.CacheAdmin/FlushCache") continue;
-    double& count = key.second == grpc::StatusCode::OK ? flushed : failed;
-    for (const uint64_t n : histogram.counts) count += static_cast<double>(n);
-  }
   families.OpenCounter("kvasir_cache_admin_operations_total",
                        "Changes that operators asked of the cache.");
-  families.Add({{"op", "flush"}, {"result", "ok"}}, flushed);
-  families.Add({{"op", "flush"}, {"result", "error"}}, failed);
+  for (const auto& [op, method] :
+       {std::pair{"flush", "kvasir.v1.CacheAdmin/FlushCache"},
+        std::pair{"resize", "kvasir.v1.CacheAdmin/ResizeCache"}}) {
+    double done = 0;
+    double failed = 0;
+    for (const auto& [key, histogram] : calls.durations) {
+      if (key.first != method) continue;
+      double& count = key.second == grpc::StatusCode::OK ? done : failed;
+      for (const uint64_t n : histogram.counts) count += static_cast<double>(n);
+    }
+    families.Add({{"op", op}, {"result", "ok"}}, done);
+    families.Add({{"op", op}, {"result", "error"}}, failed);
+  }
 }
 
 std::vector<prometheus::MetricFamily> MetricsExporter::Collect() const {
@@ -95,6 +100,8 @@ std::vector<prometheus::MetricFamily> MetricsExporter::Collect() const {
                      families);
   }
   AddProcessMetrics(families);
+  const absl::StatusOr<MemoryState> memory = memory_->ReadState();
+  if (memory.ok()) AddMemoryMetrics(*memory, memory_->resizes(), families);
   return families.Take();
 }
 

@@ -8,6 +8,7 @@
 #include "prometheus/metric_family.h"
 
 #include "server/call_stats.h"
+#include "server/memory_watch.h"
 #include "server/metric_families.h"
 #include "server/server_state.h"
 
@@ -22,11 +23,12 @@ void AddCallMetrics(const CallStats::Copy& calls, const std::string& model_name,
 // there from the start, at zero; those that carry the model's name from the
 // moment it is loaded.
 //
-// Any thread; `state` and `calls` outlive it.
+// Any thread; what is pointed to outlives it.
 class MetricsExporter final : public prometheus::Collectable {
  public:
-  MetricsExporter(const ServerState* state, const CallStats* calls)
-      : state_(state), calls_(calls) {}
+  MetricsExporter(const ServerState* state, const CallStats* calls,
+                  const MemoryWatch* memory)
+      : state_(state), calls_(calls), memory_(memory) {}
 
   std::vector<prometheus::MetricFamily> Collect() const override;
 
@@ -36,6 +38,7 @@ class MetricsExporter final : public prometheus::Collectable {
  private:
   const ServerState* const state_;
   const CallStats* const calls_;
+  const MemoryWatch* const memory_;
 };
 
 }  // namespace kvasir

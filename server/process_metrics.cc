@@ -8,6 +8,8 @@
 #include <optional>
 #include <sstream>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_split.h"
@@ -88,11 +90,36 @@ void AddProcessMetrics(MetricFamilies& families) {
     families.Gauge("process_start_time_seconds",
                    "When the process started, since the epoch.", *start);
   }
-  if (const auto limit = ReadMemoryLimit(""); limit.ok()) {
-    families.OpenGauge("kvasir_memory_limit_bytes",
-                       "The tightest limit on memory and where it comes from.");
-    families.Add({{"source", limit->source}},
-                 static_cast<double>(limit->bytes));
+}
+
+void AddMemoryMetrics(const MemoryState& memory,
+                      const MemoryWatch::Counts& resizes,
+                      MetricFamilies& families) {
+  families.OpenGauge("kvasir_memory_limit_bytes",
+                     "Limits on memory: the host's, and the tightest of all "
+                     "control groups that this process is in.");
+  const MemoryLimit& host = memory.limits.front();
+  families.Add({{"source", host.source}}, static_cast<double>(host.bytes));
+  if (const MemoryLimit& tightest = memory.Tightest();
+      tightest.source != host.source) {
+    families.Add({{"source", tightest.source}},
+                 static_cast<double>(tightest.bytes));
+  }
+  if (memory.pressure.has_value()) {
+    families.Gauge("kvasir_memory_pressure_ratio",
+                   "Share of the last ten seconds in which a task waited for "
+                   "memory.",
+                   memory.pressure->some);
+  }
+  families.OpenCounter("kvasir_cache_auto_resizes_total",
+                       "Changes of the cache's size that no operator asked "
+                       "for, by why.");
+  for (const auto& [reason, cause] :
+       {std::pair{"limit", ResizeCause::kLimit},
+        std::pair{"pressure", ResizeCause::kPressure},
+        std::pair{"room", ResizeCause::kRoom}}) {
+    families.Add({{"reason", reason}},
+                 static_cast<double>(resizes[static_cast<size_t>(cause)]));
   }
 }
 

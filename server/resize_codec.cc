@@ -61,9 +61,9 @@ absl::StatusOr<int64_t> DecodeBlocks(const v1::ResizeCacheRequest& wire,
 
 }  // namespace
 
-absl::StatusOr<ResizeOrder> DecodeResize(
-    const v1::ResizeCacheRequest& wire, const GenerationBackend& backend,
-    const std::function<absl::StatusOr<int64_t>()>& memory_limit) {
+absl::StatusOr<ResizeOrder> DecodeResize(const v1::ResizeCacheRequest& wire,
+                                         const GenerationBackend& backend,
+                                         const CacheRoom& room) {
   RETURN_IF_ERROR(ChooseVersion(backend, wire.model(), "").status());
   if (wire.tier() != v1::CACHE_TIER_UNSPECIFIED &&
       wire.tier() != v1::CACHE_TIER_DEVICE) {
@@ -73,16 +73,20 @@ absl::StatusOr<ResizeOrder> DecodeResize(
   }
   ResizeOrder order;
   ASSIGN_OR_RETURN(order.strategy, DecodeStrategy(wire.strategy()));
-  ASSIGN_OR_RETURN(const int64_t limit, memory_limit());
+  const int64_t left = std::max<int64_t>(room.budget.left, 0);
   const CacheSnapshot cache = backend.Stats().cache;
-  const int64_t block_bytes =
-      cache.tiers.empty() ? 1 : cache.tiers.front().block_bytes;
-  ASSIGN_OR_RETURN(order.target_blocks, DecodeBlocks(wire, block_bytes, limit));
-  if (order.target_blocks > limit / block_bytes) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat("target: wanted at most ", limit / block_bytes,
-                     " blocks of ", block_bytes, " bytes (a memory limit of ",
-                     FormatBytes(limit), "), found ", order.target_blocks));
+  const TierSnapshot tier = cache.tiers.empty() ? TierSnapshot{.block_bytes = 1}
+                                                : cache.tiers.front();
+  ASSIGN_OR_RETURN(order.target_blocks,
+                   DecodeBlocks(wire, tier.block_bytes, left));
+  // To commit memory costs none, so the system would not refuse it: it would
+  // end the process once the blocks are filled. To shrink is always right.
+  const int64_t most = left / tier.block_bytes;
+  if (order.target_blocks > std::max(most, tier.blocks.total())) {
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "target: wanted at most ", most, " blocks of ", tier.block_bytes,
+        " bytes (", FormatBytes(left), " left of ", Explain(room), "), found ",
+        order.target_blocks));
   }
   order.dry_run = wire.dry_run();
   return order;

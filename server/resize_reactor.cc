@@ -27,7 +27,9 @@ std::shared_ptr<ResizeReactor> ResizeReactor::Make(CallStats* stats) {
 ResizeReactor::ResizeReactor(CallStats* stats)
     : meter_(stats, "kvasir.v1.CacheAdmin/ResizeCache") {}
 
-void ResizeReactor::Start(GenerationBackend& backend, ResizeOrder order) {
+void ResizeReactor::Start(GenerationBackend& backend, ResizeOrder order,
+                          std::function<void(int64_t)> on_resized) {
+  if (!order.dry_run) on_resized_ = std::move(on_resized);
   {
     absl::MutexLock lock(&mu_);
     start_blocks_ = BlocksNow(backend);
@@ -61,6 +63,9 @@ bool ResizeReactor::OnProgress(const ResizeReport& report) {
 
 void ResizeReactor::OnEnd(const absl::Status& status,
                           const ResizeReport& report) {
+  if (status.ok() && on_resized_) {
+    on_resized_(report.block_count * report.block_bytes);
+  }
   {
     absl::MutexLock lock(&mu_);
     newest_.reset();

@@ -2,6 +2,7 @@
 #define KVASIR_SERVER_RESIZE_REACTOR_H_
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 
@@ -34,7 +35,10 @@ class ResizeReactor final : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
   static std::shared_ptr<ResizeReactor> Make(CallStats* stats);
 
   // Hands the order to the engine, or ends the call if that refuses it.
-  void Start(GenerationBackend& backend, ResizeOrder order);
+  // `on_resized` is told the new size in bytes, on the engine thread, unless it
+  // was a dry run.
+  void Start(GenerationBackend& backend, ResizeOrder order,
+             std::function<void(int64_t)> on_resized);
 
   // Ends the call before it reached the engine.
   void Refuse(const absl::Status& status) ABSL_LOCKS_EXCLUDED(mu_);
@@ -56,6 +60,7 @@ class ResizeReactor final : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
 
   std::shared_ptr<ResizeReactor> self_;  // gRPC's share; goes in OnDone()
   CallMeter meter_;
+  std::function<void(int64_t)> on_resized_;  // fixed by Start()
 
   absl::Mutex mu_;
   std::optional<ResizeReport> newest_ ABSL_GUARDED_BY(mu_);  // unsent

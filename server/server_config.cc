@@ -25,6 +25,7 @@
 #include "engine/model/utf8.h"
 #include "server/config_file.h"
 #include "server/config_values.h"
+#include "server/size_options.h"
 #include "server/text.h"
 
 namespace kvasir {
@@ -99,17 +100,21 @@ absl::Status SetModelName(Target target, const std::string& text) {
 }
 
 absl::Status SetCacheSize(Target target, const std::string& text) {
-  ASSIGN_OR_RETURN(target.config.engine.cache_bytes,
-                   ParseSize(text, target.sources.memory_limit));
-  const absl::StatusOr<int64_t> limit = target.sources.memory_limit();
-  if (limit.ok() && target.config.engine.cache_bytes > *limit) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("wanted at most the memory limit of ", FormatBytes(*limit),
-                     ", found ", QuoteText(text)));
-  }
-  if (target.config.engine.cache_bytes > 0) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat("wanted more than nothing, found ", QuoteText(text)));
+  ASSIGN_OR_RETURN(const SizeChoice choice, ParseCacheSize(text));
+  target.config.engine.cache_bytes = choice.bytes;
+  target.config.sizing.share = choice.share;
+  return absl::OkStatus();
+}
+
+template <auto Member>
+absl::Status SetSizeBound(Target target, const std::string& text) {
+  ASSIGN_OR_RETURN(target.config.sizing.*Member, ParseSizeBound(text));
+  return absl::OkStatus();
+}
+
+absl::Status SetAutoResize(Target target, const std::string& text) {
+  ASSIGN_OR_RETURN(target.config.sizing.auto_resize, ParseBool(text));
+  return absl::OkStatus();
 }
 
 absl::Status SetPrefixCaching(Target target, const std::string& text) {
@@ -127,8 +132,10 @@ absl::Status SetSimd(Target target, const std::string& text) {
 }
 
 absl::Status SetMaxMessage(Target target, const std::string& text) {
-  ASSIGN_OR_RETURN(target.config.max_message_bytes,
-                   ParseSize(text, target.sources.memory_limit));
+  ASSIGN_OR_RETURN(
+      target.config.max_message_bytes, ParseSize(text, [&target] {
+        return target.sources.memory_limit(target.config.sizing.system_root);
+      }));
   if (target.config.max_message_bytes >= 1024 &&
       target.config.max_message_bytes <= kMaxMessageBytesLimit) {
     return absl::OkStatus();
@@ -191,6 +198,11 @@ absl::Status SetScript(Target target, const std::string& text) {
   return absl::OkStatus();
 }
 
+absl::Status SetSystemRoot(Target target, const std::string& text) {
+  target.config.sizing.system_root = text;
+  return absl::OkStatus();
+}
+
 absl::Status SetFailingStep(Target target, const std::string& text) {
   ASSIGN_OR_RETURN(target.config.engine.test_hooks.first_failing_step,
                    ParseCount(text, 0, kMaxInt32));
@@ -234,11 +246,26 @@ const Option kOptions[] = {
      "Events that may wait for one client that reads too slowly; then its "
      "call ends with RESOURCE_EXHAUSTED",
      SetStreamQueue},
-    {"cache.size", "--cache-size", "SIZE", "512MiB",
-     "KV cache: 512MiB, 8GiB, or 60% of the memory limit", SetCacheSize},
+    {"cache.size", "--cache-size", "SIZE", "auto",
+     "KV cache: 512MiB, 8GiB, 60% of what the tightest memory limit leaves "
+     "beside weights, other users and a reserve, or auto: 90% of it under a "
+     "control group's limit, 50% under the host's",
+     SetCacheSize},
     {"cache.blocks", "--cache-blocks", "BLOCKS", "0",
      "KV cache in blocks instead of bytes, if not 0",
      SetEngineCount<&EngineOptions::cache_blocks, 0>},
+    {"cache.auto_resize", "--cache-auto-resize", "BOOL", "true",
+     "Whether it shrinks when memory runs out or tasks wait for it, and grows "
+     "again when there is room",
+     SetAutoResize},
+    {"cache.floor", "--cache-floor", "SIZE", "auto",
+     "It does not shrink below this by itself; auto: an eighth of the size at "
+     "start, or more for one request of the full context",
+     SetSizeBound<&CacheSizing::floor_bytes>},
+    {"cache.ceiling", "--cache-ceiling", "SIZE", "auto",
+     "Nor grow beyond this; auto: the size given, or what the limit leaves; an "
+     "operator's resize sets a new one",
+     SetSizeBound<&CacheSizing::ceiling_bytes>},
     {"cache.block_tokens", "--block-tokens", "TOKENS", "16",
      "Token places per KV block",
      SetEngineCount<&EngineOptions::block_tokens, 1>},
@@ -281,6 +308,8 @@ const Option kOptions[] = {
      "Test hook: the step, from 1, that fails; 0: none", SetFailingStep},
     {"test.failing_steps", "--test-failing-steps", "COUNT", "1",
      "Test hook: how many fail from there on", SetFailingSteps},
+    {"test.system_root", "--test-system-root", "FOLDER", "",
+     "Test hook: where /proc and /sys are, for memory limits", SetSystemRoot},
 #endif
 };
 
@@ -420,6 +449,22 @@ absl::Status Apply(const Option& option, const ConfigValue& value,
                                                   value.origin, ")"));
 }
 
+absl::Status CheckSizes(const ParsedConfig& parsed,
+                        const ConfigSources& sources) {
+  const CacheSizing& sizing = parsed.config.sizing;
+  const absl::StatusOr<int64_t> limit =
+      sources.memory_limit(sizing.system_root);
+  const std::optional<SizeConflict> conflict = FindSizeConflict(
+      parsed.config.engine.cache_bytes, sizing,
+      limit.ok() ? std::optional<int64_t>(*limit) : std::nullopt);
+  if (!conflict) return absl::OkStatus();
+  size_t i = 0;  // values are in the order of options
+  while (conflict->key != kOptions[i].key) ++i;
+  return absl::InvalidArgumentError(absl::StrCat(
+      kOptions[i].flag, ": wanted ", conflict->wanted, ", found ",
+      QuoteText(parsed.values[i].value), " (", parsed.values[i].origin, ")"));
+}
+
 }  // namespace
 
 absl::StatusOr<ParsedConfig> ParseConfig(const ConfigSources& sources) {
@@ -441,6 +486,7 @@ absl::StatusOr<ParsedConfig> ParseConfig(const ConfigSources& sources) {
     RETURN_IF_ERROR(Apply(option, value, {parsed.config, sources}));
     parsed.values.push_back(std::move(value));
   }
+  RETURN_IF_ERROR(CheckSizes(parsed, sources));
   if (parsed.config.engine.model_path.empty() &&
       parsed.action == ParsedConfig::Action::kServe) {
     return absl::InvalidArgumentError(

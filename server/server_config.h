@@ -11,6 +11,7 @@
 #include "absl/time/time.h"
 
 #include "engine/engine.h"
+#include "server/cache_sizing.h"
 #include "server/config_values.h"
 #include "server/log.h"
 
@@ -18,7 +19,8 @@ namespace kvasir {
 
 // Everything kvasird can be told, checked. Plain value.
 struct ServerConfig {
-  EngineOptions engine;  // load_progress is left empty
+  EngineOptions engine;  // its functions are left empty
+  CacheSizing sizing;    // where the engine is told no bytes or blocks
 
   HostPort listen;
   HostPort metrics_listen;
@@ -37,8 +39,8 @@ struct ConfigSources {
   std::function<std::optional<std::string>(const std::string&)> environment;
   // Read if it exists and no other file is named.
   std::string default_file = "/etc/kvasir/kvasird.yaml";
-  // What "60%" is of.
-  std::function<absl::StatusOr<int64_t>()> memory_limit;
+  // The memory limit in bytes, by CacheSizing::system_root.
+  std::function<absl::StatusOr<int64_t>(const std::string&)> memory_limit;
 };
 
 // Where a setting comes from; the later one wins.

@@ -125,7 +125,7 @@ struct ResizeOptions {
   bool dry_run = false;
 };
 
-// "60%" is a share of the server's memory limit, and "8GiB" are bytes.
+// "60%" is a share of what the server has left, and "8GiB" are bytes.
 std::optional<v1::ResizeCacheRequest> MakeResize(const ResizeOptions& options) {
   v1::ResizeCacheRequest request;
   const auto complain = [](const absl::Status& status) {
@@ -205,7 +205,8 @@ void AddCacheCommands(CLI::App& app, Action& action) {
       "resize", "Change its size while requests run; Ctrl-C calls it off");
   resize
       ->add_option("size", resizing->size,
-                   "512MiB, 8GiB, or 60% of the server's memory limit")
+                   "512MiB, 8GiB, or 60% of what the server's memory limit "
+                   "leaves for it")
       ->required();
   resize->add_flag("--blocks", resizing->blocks, "The size counts blocks");
   resize

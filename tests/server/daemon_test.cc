@@ -21,6 +21,7 @@
 #include "gtest/gtest.h"
 
 #include "kvasir/v1/inference.grpc.pb.h"
+#include "tests/server/fake_system.h"
 #include "tests/server/live_server.h"
 #include "tests/support/temp_path.h"
 #include "tests/support/tiny_model.h"
@@ -115,12 +116,11 @@ class DaemonTest : public testing::Test {
   }
 
   std::vector<std::string> Arguments(std::vector<std::string> more = {}) {
-    std::vector<std::string> all = {"--model=" + model_,
-                                    "--listen=127.0.0.1:0",
-                                    "--metrics-listen=127.0.0.1:0",
-                                    "--threads=1",
-                                    "--cache-size=16MiB",
-                                    "--config=/dev/null"};
+    std::vector<std::string> all = {
+        "--model=" + model_, "--listen=127.0.0.1:0",
+        "--metrics-listen=127.0.0.1:0", "--threads=1", "--cache-size=16MiB",
+        // The machine's memory is no test's matter.
+        "--cache-auto-resize=false", "--config=/dev/null"};
     all.insert(all.end(), more.begin(), more.end());
     return all;
   }
@@ -277,6 +277,40 @@ TEST_F(DaemonTest, SignalWhileLoadingEndsItWithZero) {
   EXPECT_EQ(answer.state(), v1::SERVER_STATE_LOADING);
   daemon.Signal(SIGTERM);
   EXPECT_EQ(daemon.Wait(), 0) << daemon.log();
+}
+
+// RES-1 and the daemon's whole way: the tree is made up, the rest is not.
+TEST_F(DaemonTest, TheMemoryLimitSizesTheCacheAtStartAndLater) {
+  FakeSystem system;
+  system.SetGroup("209715200", 0, 150 * kMebi);
+  std::vector<std::string> arguments =
+      Arguments({"--test-system-root=" + system.root()});
+  std::vector<std::string> chosen = arguments;
+  chosen[4] = "--cache-size=auto";
+  chosen[5] = "--cache-auto-resize=true";
+  Process daemon(chosen);
+  const std::string sized = daemon.WaitForLine("the cache is sized");
+  EXPECT_THAT(sized, HasSubstr("by=auto"));
+  EXPECT_THAT(sized,
+              HasSubstr("200 MiB (cgroup /sys/fs/cgroup/app/memory.max)"));
+  daemon.WaitForLine("kvasird is ready");
+  system.SetGroup("104857600", 0);
+  daemon.WaitForLine("the cache has changed its size");
+  daemon.Signal(SIGTERM);
+  EXPECT_EQ(daemon.Wait(), 0) << daemon.log();
+
+  std::vector<std::string> too_large = arguments;
+  too_large[4] = "--cache-size=101MiB";
+  Process refused(too_large);
+  EXPECT_EQ(refused.Wait(), 2);
+  EXPECT_THAT(refused.log(),
+              HasSubstr("--cache-size: wanted at most the memory limit of 100 "
+                        "MiB, found \"101MiB\""));
+  too_large[4] = "--cache-size=100MiB";
+  Process no_room(too_large);
+  EXPECT_EQ(no_room.Wait(), 1);
+  EXPECT_THAT(no_room.log(), HasSubstr("--cache-size: wanted at most"));
+  EXPECT_THAT(no_room.log(), HasSubstr("of weights), found 100 MiB"));
 }
 
 // An engine whose steps fail and fail serves nobody: it says so and goes, so

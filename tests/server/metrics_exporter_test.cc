@@ -15,6 +15,7 @@
 #include "prometheus/text_serializer.h"
 
 #include "server/engine_metrics.h"
+#include "tests/server/fake_system.h"
 #include "tests/server/server_testing.h"
 
 namespace kvasir {
@@ -60,7 +61,9 @@ EngineStats SomeStats() {
 
 class MetricsExporterTest : public testing::Test {
  protected:
-  MetricsExporterTest() : exporter_(&state_, &calls_) {
+  MetricsExporterTest()
+      : memory_({.system_root = system_.root()}),
+        exporter_(&state_, &calls_, &memory_) {
     backend_.SetStats(SomeStats());
   }
 
@@ -83,6 +86,8 @@ class MetricsExporterTest : public testing::Test {
   FakeBackend backend_;
   ServerState state_;
   CallStats calls_;
+  FakeSystem system_;
+  MemoryWatch memory_;
   MetricsExporter exporter_;
 };
 
@@ -172,9 +177,11 @@ TEST_F(MetricsExporterTest, SeriesAreThereBeforeTheFirstEvent) {
 TEST_F(MetricsExporterTest, CallsAreCountedByMethodAndCode) {
   CallMeter generate(&calls_, "kvasir.v1.Inference/Generate");
   CallMeter flush(&calls_, "kvasir.v1.CacheAdmin/FlushCache");
+  CallMeter resize(&calls_, "kvasir.v1.CacheAdmin/ResizeCache");
   EXPECT_FALSE(calls_.WaitGenerateIdle(absl::ZeroDuration()));
   generate.End(grpc::StatusCode::NOT_FOUND);
   flush.End(grpc::StatusCode::OK);
+  resize.End(grpc::StatusCode::RESOURCE_EXHAUSTED);
   EXPECT_TRUE(calls_.WaitGenerateIdle(absl::ZeroDuration()));
   state_.Serve(&backend_);
   const auto s = Scrape();
@@ -188,6 +195,28 @@ TEST_F(MetricsExporterTest, CallsAreCountedByMethodAndCode) {
   EXPECT_EQ(s.at("kvasir_cache_admin_operations_total{op=\"flush\","
                  "result=\"ok\"}"),
             1);
+  EXPECT_EQ(s.at("kvasir_cache_admin_operations_total{op=\"resize\","
+                 "result=\"error\"}"),
+            1);
+}
+
+TEST_F(MetricsExporterTest, MemoryLimitsBySourceAndPressure) {
+  EXPECT_EQ(Scrape().at("kvasir_memory_limit_bytes{source=\"host\"}"),
+            24.0 * kGibi);
+  EXPECT_EQ(Scrape().count("kvasir_memory_pressure_ratio"), 0u)
+      << "a kernel without PSI has no ratio, not the ratio 0";
+  system_.SetGroup("536870912", 0);
+  system_.SetPressure("12.50", "1.00");
+  const auto s = Scrape();
+  EXPECT_EQ(s.at("kvasir_memory_limit_bytes{source=\"cgroup\"}"),
+            512.0 * kMebi);
+  EXPECT_EQ(s.at("kvasir_memory_limit_bytes{source=\"host\"}"), 24.0 * kGibi);
+  EXPECT_EQ(s.at("kvasir_memory_pressure_ratio"), 0.125);
+  for (const char* reason : {"limit", "pressure", "room"}) {
+    EXPECT_EQ(s.at(absl::StrCat("kvasir_cache_auto_resizes_total{reason=\"",
+                                reason, "\"}")),
+              0);
+  }
 }
 
 // While the model loads there is no model to name; the rest is there.

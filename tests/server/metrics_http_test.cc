@@ -45,7 +45,8 @@ class MetricsHttpTest : public testing::Test {
 
   ServerState state_;
   CallStats calls_;
-  MetricsExporter exporter_{&state_, &calls_};
+  MemoryWatch memory_{{}};
+  MetricsExporter exporter_{&state_, &calls_, &memory_};
   std::unique_ptr<MetricsHttp> http_;
 };
 

@@ -32,7 +32,9 @@ class ServerConfigTest : public testing::Test {
       if (it == environment_.end()) return std::nullopt;
       return it->second;
     };
-    sources_.memory_limit = [] { return int64_t{1000} << 30; };
+    sources_.memory_limit = [](const std::string& root) {
+      return int64_t{root.empty() ? 1000 : 1} << 30;
+    };
   }
 
   absl::StatusOr<ParsedConfig> Parse(std::vector<std::string> arguments) {
@@ -71,7 +73,11 @@ TEST_F(ServerConfigTest, Defaults) {
   EXPECT_EQ(config.metrics_listen.ToString(), "127.0.0.1:8002");
   EXPECT_EQ(config.engine.model_path, "m.gguf");
   EXPECT_EQ(config.engine.model_name, "");
-  EXPECT_EQ(config.engine.cache_bytes, kDefaultCacheBytes);
+  EXPECT_EQ(config.engine.cache_bytes, 0) << "auto";
+  EXPECT_EQ(config.sizing.share, 0);
+  EXPECT_EQ(config.sizing.floor_bytes, 0);
+  EXPECT_EQ(config.sizing.ceiling_bytes, 0);
+  EXPECT_TRUE(config.sizing.auto_resize);
   EXPECT_EQ(config.max_message_bytes, 64 << 20);
   EXPECT_EQ(config.drain_timeout, absl::Seconds(30));
   EXPECT_EQ(config.stream_queue_limit, 1024);
@@ -178,12 +184,41 @@ TEST_F(ServerConfigTest, PrintConfigShowsValuesAndOrigins) {
       Parse({"--print-config", "--cache-size=60%"});
   ASSERT_TRUE(parsed.ok()) << "no model is needed to look: " << parsed.status();
   EXPECT_EQ(parsed->action, ParsedConfig::Action::kPrintConfig);
-  EXPECT_EQ(parsed->config.engine.cache_bytes, int64_t{600} << 30);
+  EXPECT_DOUBLE_EQ(parsed->config.sizing.share, 0.6);
   const std::string text = FormatConfig(parsed->values);
   EXPECT_THAT(text, HasSubstr("cache.size"));
   EXPECT_THAT(text, testing::ContainsRegex("60% +flag --cache-size"));
   EXPECT_THAT(text,
               testing::ContainsRegex("engine.token_budget +256 +default"));
+}
+
+// Each is fine alone; which of two is wrong must be seen from the line alone.
+TEST_F(ServerConfigTest, SizesOfTheCacheMustGoTogether) {
+  const auto parsed =
+      Parse({"--model=m", "--cache-floor=1GiB", "--cache-ceiling=4GiB",
+             "--cache-auto-resize=off", "--cache-size=2GiB"});
+  ASSERT_TRUE(parsed.ok()) << parsed.status();
+  EXPECT_EQ(parsed->config.engine.cache_bytes, int64_t{2} << 30);
+  EXPECT_EQ(parsed->config.sizing.floor_bytes, int64_t{1} << 30);
+  EXPECT_EQ(parsed->config.sizing.ceiling_bytes, int64_t{4} << 30);
+  EXPECT_FALSE(parsed->config.sizing.auto_resize);
+  environment_["KVASIR_CACHE_FLOOR"] = "3GiB";
+  ExpectError({"--model=m", "--cache-size=2GiB"},
+              {"--cache-floor: wanted at most the cache's size of 2 GiB, found "
+               "\"3GiB\" (environment KVASIR_CACHE_FLOOR)"});
+  ExpectError({"--print-config", "--cache-ceiling=1GiB"},
+              {"--cache-floor: wanted at most the cache's ceiling of 1 GiB"});
+  environment_.clear();
+  ExpectError({"--model=m", "--cache-size=2GiB", "--cache-ceiling=1GiB"},
+              {"--cache-ceiling: wanted at least the cache's size of 2 GiB"});
+  ExpectError({"--model=m", "--cache-ceiling=50%"},
+              {"--cache-ceiling: wanted auto or bytes", "\"50%\""});
+  ExpectError({"--model=m", "--cache-auto-resize=perhaps"},
+              {"--cache-auto-resize"});
+#if KVASIR_TEST_HOOKS
+  ExpectError({"--model=m", "--cache-size=2GiB", "--test-system-root=/fake"},
+              {"--cache-size: wanted at most the memory limit of 1 GiB"});
+#endif
 }
 
 // --help is the reference: it must not miss an option.

@@ -147,8 +147,8 @@ class FakeBackend final : public GenerationBackend {
   }
   absl::Status ResizeCache(ResizeOrder order) override {
     absl::MutexLock lock(&mu_);
-    resize_ = std::move(order);
-    return absl::OkStatus();
+    if (resize_status.ok()) resize_ = std::move(order);
+    return resize_status;
   }
   void BeginDrain() override {}
   void CancelAll(CancelSource source, std::string_view reason) override {}
@@ -229,6 +229,7 @@ class FakeBackend final : public GenerationBackend {
   // Set before the calls.
   absl::Status submit_status;
   absl::Status move_status;  // of all that is done to versions
+  absl::Status resize_status;
   std::function<void()> on_submit;
 
  private:

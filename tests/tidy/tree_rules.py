@@ -39,7 +39,7 @@ ROOMS = [
     ("engine/backend/", BACKEND, STD_ABSL + "|hwy/"),
     ("engine/model/", MODEL, STD_ABSL + "|openssl/|pcre2"),
     ("engine/", MODEL + r"|cache/|engine/[a-z_]+\.h$", STD_ABSL + "|openssl/"),
-    ("server/", BASE + r"|cache/snapshot\.h$|server/|proto/|"
+    ("server/", BASE + r"|cache/(snapshot|resize_planner)\.h$|server/|proto/|"
      r"engine/(engine|request|token_sink|engine_stats|cache_resize|"
      r"served_version|version_order|model_info)\.h$|"
      r"engine/model/(tokenizer|chat_format|utf8)\.h$",
