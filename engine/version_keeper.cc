@@ -35,6 +35,9 @@ absl::StatusOr<VersionInfo> VersionKeeper::Add(ServedVersion::Parts parts,
   RETURN_IF_ERROR(CheckLabel(info.label));
   info.id =
       cache_->AddVersion(info.label, info.fingerprint, VersionState::kWarming);
+  if (info.quota_blocks > 0) {
+    cache_->SetVersionQuota(info.id, info.quota_blocks);
+  }
   info.state = VersionState::kWarming;
   info.active = false;
   info.retiring = false;

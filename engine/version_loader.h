@@ -52,7 +52,8 @@ class VersionLoader {
   // Gives up what is under way, and waits for the thread.
   ~VersionLoader();
 
-  // FAILED_PRECONDITION while another version is being made.
+  // FAILED_PRECONDITION while another version is being made, UNIMPLEMENTED for
+  // one that is to be warmed.
   absl::Status Begin(VersionOrder order) ABSL_LOCKS_EXCLUDED(mu_);
 
  private:

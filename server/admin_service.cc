@@ -12,12 +12,15 @@
 #include "cache/base/clock.h"
 #include "cache/base/status_macros.h"
 #include "engine/model/utf8.h"
+#include "server/create_version_call.h"
 #include "server/model_codec.h"
+#include "server/progress_reactor.h"
 #include "server/request_codec.h"
 #include "server/request_parse.h"
 #include "server/resize_codec.h"
 #include "server/resize_reactor.h"
 #include "server/version_choice.h"
+#include "server/version_codec.h"
 
 namespace kvasir {
 namespace {
@@ -112,6 +115,27 @@ struct WaitingFlush {
   }
 };
 
+// Answers with what `move(request, backend)` says, which waits for the engine,
+// on a thread of `work`.
+template <typename Request, typename Move>
+grpc::ServerUnaryReactor* AnswerFromPool(UnaryCall call,
+                                         const grpc::ByteBuffer& wire,
+                                         const ServerState& state,
+                                         WorkPool& work, Move move) {
+  const auto start = [&]() -> absl::Status {
+    ASSIGN_OR_RETURN(GenerationBackend * backend, state.Loaded());
+    ASSIGN_OR_RETURN(Request request, ParseRequest<Request>(wire));
+    return work.Post(
+        [call, backend, request = std::move(request), move]() mutable {
+          call.Finish(move(request, *backend));
+        });
+  };
+  if (const absl::Status started = start(); !started.ok()) {
+    return call.Finish(started);
+  }
+  return call.reactor();
+}
+
 }  // namespace
 
 grpc::ServerUnaryReactor* AdminService::GetCacheStats(
@@ -164,6 +188,58 @@ grpc::ServerWriteReactor<grpc::ByteBuffer>* AdminService::ResizeCache(
     reactor->Refuse(started);
   }
   return reactor.get();
+}
+
+grpc::ServerUnaryReactor* AdminService::ListCacheVersions(
+    grpc::CallbackServerContext* context, const grpc::ByteBuffer* wire,
+    grpc::ByteBuffer* answer) {
+  return AnswerWithModel<v1::ListCacheVersionsRequest>(
+      UnaryCall(context, answer, stats_,
+                "kvasir.v1.CacheAdmin/ListCacheVersions"),
+      *wire, *state_, AnswerListVersions);
+}
+
+grpc::ServerWriteReactor<grpc::ByteBuffer>* AdminService::CreateCacheVersion(
+    grpc::CallbackServerContext* context, const grpc::ByteBuffer* wire) {
+  const auto reactor =
+      ProgressReactor::Make(stats_, "kvasir.v1.CacheAdmin/CreateCacheVersion");
+  const auto start = [&]() -> absl::Status {
+    ASSIGN_OR_RETURN(GenerationBackend * backend, state_->Accepting());
+    ASSIGN_OR_RETURN(const v1::CreateCacheVersionRequest request,
+                     ParseRequest<v1::CreateCacheVersionRequest>(*wire));
+    return StartCreateVersion(request, *backend, reactor);
+  };
+  if (const absl::Status started = start(); !started.ok()) {
+    reactor->End(started);
+  }
+  return reactor.get();
+}
+
+grpc::ServerUnaryReactor* AdminService::ActivateCacheVersion(
+    grpc::CallbackServerContext* context, const grpc::ByteBuffer* wire,
+    grpc::ByteBuffer* answer) {
+  return AnswerFromPool<v1::ActivateCacheVersionRequest>(
+      UnaryCall(context, answer, stats_,
+                "kvasir.v1.CacheAdmin/ActivateCacheVersion"),
+      *wire, *state_, *work_, Activate);
+}
+
+grpc::ServerUnaryReactor* AdminService::RollbackCacheVersion(
+    grpc::CallbackServerContext* context, const grpc::ByteBuffer* wire,
+    grpc::ByteBuffer* answer) {
+  return AnswerFromPool<v1::RollbackCacheVersionRequest>(
+      UnaryCall(context, answer, stats_,
+                "kvasir.v1.CacheAdmin/RollbackCacheVersion"),
+      *wire, *state_, *work_, RollBack);
+}
+
+grpc::ServerUnaryReactor* AdminService::DeleteCacheVersion(
+    grpc::CallbackServerContext* context, const grpc::ByteBuffer* wire,
+    grpc::ByteBuffer* answer) {
+  return AnswerFromPool<v1::DeleteCacheVersionRequest>(
+      UnaryCall(context, answer, stats_,
+                "kvasir.v1.CacheAdmin/DeleteCacheVersion"),
+      *wire, *state_, *work_, Delete);
 }
 
 }  // namespace kvasir

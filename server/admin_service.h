@@ -78,6 +78,22 @@ class AdminService final : public RawAdminService {
       grpc::CallbackServerContext* context,
       const grpc::ByteBuffer* wire) override;
 
+  grpc::ServerUnaryReactor* ListCacheVersions(
+      grpc::CallbackServerContext* context, const grpc::ByteBuffer* wire,
+      grpc::ByteBuffer* answer) override;
+  grpc::ServerWriteReactor<grpc::ByteBuffer>* CreateCacheVersion(
+      grpc::CallbackServerContext* context,
+      const grpc::ByteBuffer* wire) override;
+  grpc::ServerUnaryReactor* ActivateCacheVersion(
+      grpc::CallbackServerContext* context, const grpc::ByteBuffer* wire,
+      grpc::ByteBuffer* answer) override;
+  grpc::ServerUnaryReactor* RollbackCacheVersion(
+      grpc::CallbackServerContext* context, const grpc::ByteBuffer* wire,
+      grpc::ByteBuffer* answer) override;
+  grpc::ServerUnaryReactor* DeleteCacheVersion(
+      grpc::CallbackServerContext* context, const grpc::ByteBuffer* wire,
+      grpc::ByteBuffer* answer) override;
+
   KVASIR_REFUSED_STREAM(WatchCacheStats)
   KVASIR_REFUSED_UNARY(ListPrefixes)
   KVASIR_REFUSED_UNARY(GetPrefix)
@@ -85,11 +101,6 @@ class AdminService final : public RawAdminService {
   KVASIR_REFUSED_UNARY(UnpinPrefix)
   KVASIR_REFUSED_UNARY(EvictPrefixes)
   KVASIR_REFUSED_STREAM(WarmCache)
-  KVASIR_REFUSED_UNARY(ListCacheVersions)
-  KVASIR_REFUSED_STREAM(CreateCacheVersion)
-  KVASIR_REFUSED_UNARY(ActivateCacheVersion)
-  KVASIR_REFUSED_UNARY(RollbackCacheVersion)
-  KVASIR_REFUSED_UNARY(DeleteCacheVersion)
   KVASIR_REFUSED_STREAM(SaveSnapshot)
   KVASIR_REFUSED_STREAM(RestoreSnapshot)
   KVASIR_REFUSED_UNARY(GetCachePolicy)

@@ -7,6 +7,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 
+#include "server/version_codec.h"
+
 namespace kvasir {
 namespace {
 
@@ -16,13 +18,21 @@ double Ratio(int64_t part, int64_t whole) {
   return whole > 0 ? Number(part) / Number(whole) : 0;
 }
 
-void AddInfo(const ModelInfo& info, const EngineStats& stats,
+MetricLabels NameLabel(const std::string& model) {
+  return {{"model_name", model}};
+}
+
+void AddInfo(const ServedModels& models, const EngineStats& stats,
              MetricFamilies& out) {
-  out.OpenGauge("kvasir_model_info", "The model that is served; always 1.");
-  out.Add({{"architecture", info.architecture},
-           {"quantization", info.quantization},
-           {"digest", info.digest}},
-          1);
+  out.OpenGauge("kvasir_model_info",
+                "The active version of a model; always 1.");
+  for (const ModelInfo& info : models.active) {
+    out.SetCommonLabels(NameLabel(info.name));
+    out.Add({{"architecture", info.architecture},
+             {"quantization", info.quantization},
+             {"digest", info.digest}},
+            1);
+  }
   int64_t device_blocks = 0;
   for (const TierSnapshot& tier : stats.cache.tiers) {
     if (tier.tier == "device") device_blocks = tier.blocks.total();
@@ -30,20 +40,70 @@ void AddInfo(const ModelInfo& info, const EngineStats& stats,
   out.OpenGauge("kvasir_cache_config_info",
                 "How the KV cache is set up; always 1. num_gpu_blocks counts "
                 "the blocks of the tier that kernels read.");
-  out.Add({{"block_size", absl::StrCat(stats.cache.block_tokens)},
-           {"num_gpu_blocks", absl::StrCat(device_blocks)},
-           {"num_cpu_blocks", "0"},
-           {"kv_dtype", info.kv_type},
-           {"policy", "lru"},
-           {"version", info.cache_version}},
-          1);
-  out.OpenGauge("kvasir_cache_versions", "Cache versions by state.");
-  for (const char* state : {"warming", "serving", "draining", "retired"}) {
-    const auto count = std::count_if(
-        stats.cache.versions.begin(), stats.cache.versions.end(),
-        [state](const VersionSnapshot& v) { return v.state == state; });
-    out.Add({{"state", state}}, Number(count));
+  for (const ModelInfo& info : models.active) {
+    out.SetCommonLabels(NameLabel(info.name));
+    out.Add({{"block_size", absl::StrCat(stats.cache.block_tokens)},
+             {"num_gpu_blocks", absl::StrCat(device_blocks)},
+             {"num_cpu_blocks", "0"},
+             {"kv_dtype", info.kv_type},
+             {"policy", "lru"},
+             {"version", info.cache_version}},
+            1);
   }
+}
+
+// The metric's word: what is deleted waits for its last request.
+std::string StateOf(const VersionInfo& version) {
+  return version.retiring ? "retiring"
+                          : std::string(VersionStateName(version.state));
+}
+
+// Labels are those of resident versions, kMaxResidentVersions at the most.
+void AddVersions(const ServedModels& models, const EngineStats& stats,
+                 MetricFamilies& out) {
+  out.OpenGauge("kvasir_cache_versions", "Resident cache versions by state.");
+  for (const ModelInfo& info : models.active) {
+    out.SetCommonLabels(NameLabel(info.name));
+    for (const char* state : {"warming", "serving", "draining", "retiring"}) {
+      const auto count = std::count_if(
+          models.versions.begin(), models.versions.end(),
+          [&](const VersionInfo& version) {
+            return version.model == info.name && StateOf(version) == state;
+          });
+      out.Add({{"state", state}}, Number(count));
+    }
+  }
+  const auto each = [&](const auto& add) {
+    for (const VersionInfo& info : models.versions) {
+      out.SetCommonLabels(NameLabel(info.model));
+      const VersionSnapshot* known = FindVersion(stats.cache, info.id);
+      add(info, known == nullptr ? VersionSnapshot() : *known);
+    }
+  };
+  out.OpenGauge("kvasir_cache_version_active",
+                "Whether requests get this version that name none, 0 or 1.");
+  each([&](const VersionInfo& info, const VersionSnapshot&) {
+    out.Add({{"version", info.label}}, info.active ? 1 : 0);
+  });
+  out.OpenGauge("kvasir_cache_version_leases", "Requests in this version.");
+  each([&](const VersionInfo& info, const VersionSnapshot& known) {
+    out.Add({{"version", info.label}}, Number(known.lease_count));
+  });
+  out.OpenGauge("kvasir_cache_version_blocks",
+                "Blocks of this version by state.");
+  each([&](const VersionInfo& info, const VersionSnapshot& known) {
+    out.Add({{"version", info.label}, {"state", "reserved"}},
+            Number(known.blocks.reserved));
+    out.Add({{"version", info.label}, {"state", "pinned"}},
+            Number(known.blocks.pinned));
+    out.Add({{"version", info.label}, {"state", "cached"}},
+            Number(known.blocks.cached));
+  });
+  out.OpenCounter("kvasir_cache_version_hit_tokens_total",
+                  "Prompt tokens found in this version.");
+  each([&](const VersionInfo& info, const VersionSnapshot& known) {
+    out.Add({{"version", info.label}}, Number(known.hit_tokens));
+  });
 }
 
 void AddRequests(const EngineStats& stats, MetricFamilies& out) {
@@ -235,11 +295,12 @@ void AddPrefixCache(const CacheSnapshot& cache, MetricFamilies& out) {
 
 }  // namespace
 
-void AddEngineMetrics(const ModelInfo& info, const EngineStats& stats,
+void AddEngineMetrics(const ServedModels& models, const EngineStats& stats,
                       absl::Duration now, absl::Time wall,
                       MetricFamilies& families) {
-  families.SetCommonLabels({{"model_name", info.name}});
-  AddInfo(info, stats, families);
+  AddInfo(models, stats, families);
+  AddVersions(models, stats, families);
+  families.SetCommonLabels(NameLabel(models.active.front().name));
   AddRequests(stats, families);
   AddTokens(stats, families);
   AddLatencies(stats, families);

@@ -1,6 +1,8 @@
 #ifndef KVASIR_SERVER_ENGINE_METRICS_H_
 #define KVASIR_SERVER_ENGINE_METRICS_H_
 
+#include <vector>
+
 #include "absl/time/time.h"
 
 #include "engine/engine.h"
@@ -9,9 +11,17 @@
 
 namespace kvasir {
 
-// Everything of an engine that is worth a scrape, from copies. Pure: `now` is
-// steady, `wall` the same moment by the calendar.
-void AddEngineMetrics(const ModelInfo& info, const EngineStats& stats,
+// What an engine serves. Plain values.
+struct ServedModels {
+  std::vector<ModelInfo> active;      // of each model the active version; never
+                                      // empty
+  std::vector<VersionInfo> versions;  // all that are resident
+};
+
+// Everything of an engine that is worth a scrape, from copies. What is the
+// engine's as a whole carries the first model's name. Pure: `now` is steady,
+// `wall` the same moment by the calendar.
+void AddEngineMetrics(const ServedModels& models, const EngineStats& stats,
                       absl::Duration now, absl::Time wall,
                       MetricFamilies& families);
 

@@ -72,7 +72,14 @@ void AddCallMetrics(const CallStats::Copy& calls, const std::string& model_name,
                        "Changes that operators asked of the cache.");
   for (const auto& [op, method] :
        {std::pair{"flush", "kvasir.v1.CacheAdmin/FlushCache"},
-        std::pair{"resize", "kvasir.v1.CacheAdmin/ResizeCache"}}) {
+        std::pair{"resize", "kvasir.v1.CacheAdmin/ResizeCache"},
+        std::pair{"create_version", "kvasir.v1.CacheAdmin/CreateCacheVersion"},
+        std::pair{"activate_version",
+                  "kvasir.v1.CacheAdmin/ActivateCacheVersion"},
+        std::pair{"rollback_version",
+                  "kvasir.v1.CacheAdmin/RollbackCacheVersion"},
+        std::pair{"delete_version",
+                  "kvasir.v1.CacheAdmin/DeleteCacheVersion"}}) {
     double done = 0;
     double failed = 0;
     for (const auto& [key, histogram] : calls.durations) {
@@ -88,15 +95,22 @@ void AddCallMetrics(const CallStats::Copy& calls, const std::string& model_name,
 std::vector<prometheus::MetricFamily> MetricsExporter::Collect() const {
   MetricFamilies families;
   const GenerationBackend* backend = state_->backend();
-  const auto version = backend == nullptr ? nullptr : FirstVersion(*backend);
-  const ModelInfo* info = version == nullptr ? nullptr : &version->info();
+  ServedModels models;
+  if (backend != nullptr) {
+    for (const auto& version : ActiveVersions(*backend)) {
+      models.active.push_back(version->info());
+    }
+    models.versions = backend->Versions();
+  }
+  const ModelInfo* info =
+      models.active.empty() ? nullptr : &models.active.front();
   AddServerMetrics(*state_, info, families);
   const CallStats::Copy calls = calls_->Read();
   AddCallMetrics(calls, info == nullptr ? "" : info->name, families);
   if (info != nullptr) {
     EngineStats stats = backend->Stats();
     AddRefusals(calls.refusals, stats);
-    AddEngineMetrics(*info, stats, Clock::Steady().Now(), absl::Now(),
+    AddEngineMetrics(models, stats, Clock::Steady().Now(), absl::Now(),
                      families);
   }
   AddProcessMetrics(families);

@@ -212,7 +212,9 @@ v1::CacheStats EncodeCacheStats(
   wire.set_evicted_capacity_blocks(counters.evicted[EvictionCause::kCapacity]);
   wire.set_evicted_flush_blocks(counters.evicted[EvictionCause::kFlush]);
   wire.set_evicted_resize_blocks(counters.evicted[EvictionCause::kResize]);
+  wire.set_evicted_version_blocks(counters.evicted[EvictionCause::kVersion]);
   for (const VersionSnapshot& version : cache.versions) {
+    if (version.state == "retired") continue;
     FillVersion(version, *wire.add_versions());
   }
   return wire;

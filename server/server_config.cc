@@ -27,6 +27,7 @@
 #include "server/config_values.h"
 #include "server/size_options.h"
 #include "server/text.h"
+#include "server/version_codec.h"
 
 namespace kvasir {
 namespace {
@@ -97,6 +98,11 @@ absl::Status SetModel(Target target, const std::string& text) {
 absl::Status SetModelName(Target target, const std::string& text) {
   if (!text.empty()) target.config.engine.model_name = text;
   return absl::OkStatus();
+}
+
+absl::Status SetVersionLabel(Target target, const std::string& text) {
+  target.config.engine.version_label = text;
+  return CheckVersionLabel(text);
 }
 
 absl::Status SetCacheSize(Target target, const std::string& text) {
@@ -223,6 +229,10 @@ const Option kOptions[] = {
      SetModel},
     {"model.name", "--model-name", "NAME", "",
      "Name that clients use; empty: from the file's name", SetModelName},
+    {"model.version_label", "--version-label", "LABEL", "",
+     "What the version served from the start is called; empty: the model's "
+     "name, @ and the first digits of its fingerprint",
+     SetVersionLabel},
     {"model.context_limit", "--context-limit", "TOKENS", "0",
      "Tokens that prompt and output may hold; 0: what the model was trained "
      "for",

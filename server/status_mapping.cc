@@ -40,7 +40,9 @@ const char* DefaultReason(const absl::Status& status) {
     case absl::StatusCode::kNotFound:
       return "NOT_FOUND";
     case absl::StatusCode::kAlreadyExists:
-      return "REQUEST_ID_IN_FLIGHT";
+      return absl::StartsWith(status.message(), "label: ")
+                 ? "LABEL_TAKEN"
+                 : "REQUEST_ID_IN_FLIGHT";
     case absl::StatusCode::kFailedPrecondition:
       return "FAILED_PRECONDITION";
     case absl::StatusCode::kDeadlineExceeded:

@@ -223,6 +223,7 @@ void AddCacheCommands(CLI::App& app, Action& action) {
       return Resize(*resizing, globals);
     };
   });
+  AddVersionCommands(*cache, action);
   auto wait = std::make_shared<std::string>();
   CLI::App* flush =
       cache->add_subcommand("flush", "Drop what no request holds");

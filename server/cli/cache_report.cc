@@ -90,7 +90,9 @@ std::string RenderCacheStats(const v1::CacheStats& stats, bool bold) {
             absl::StrCat(
                 FormatCount(stats.evicted_capacity_blocks()), " for room, ",
                 FormatCount(stats.evicted_flush_blocks()), " flushed, ",
-                FormatCount(stats.evicted_resize_blocks()), " by a resize")}}));
+                FormatCount(stats.evicted_resize_blocks()), " by a resize, ",
+                FormatCount(stats.evicted_version_blocks()),
+                " with their version")}}));
   return text;
 }
 

@@ -46,6 +46,9 @@ void GenerationOptions::AddTo(CLI::App& command) {
                    "Neither use nor fill the prefix cache");
   command.add_option("--salt", salt,
                      "Share cached content only with requests of this salt");
+  command.add_option("--cache-version", cache_version,
+                     "Version of the model, by its label or fingerprint; "
+                     "default: the active one");
 }
 
 void GenerationOptions::Fill(v1::GenerateRequest& request) const {
@@ -62,6 +65,7 @@ void GenerationOptions::Fill(v1::GenerateRequest& request) const {
   request.mutable_output()->set_timings(true);
   if (no_cache) request.mutable_cache()->set_mode(v1::CACHE_MODE_BYPASS);
   request.mutable_cache()->set_salt(salt);
+  request.mutable_cache()->set_version(cache_version);
 }
 
 Generation StreamGeneration(

@@ -26,6 +26,7 @@ struct GenerationOptions {
   bool ignore_eos = false;
   bool no_cache = false;
   std::string salt;
+  std::string cache_version;
 
   void AddTo(CLI::App& command);
   void Fill(v1::GenerateRequest& request) const;

@@ -242,6 +242,52 @@ class Clients(unittest.TestCase):
             self.assertNotIn("\n", error.details())
         self.assertEqual(generate(self.stub, PROMPTS[0])[:2], good[:2])
 
+    def test_versions_change_over_and_back_under_a_stream(self):
+        """Of the same weights twice: answers agree, cached blocks do not."""
+        prompt = "A ship that left the harbour at dawn " * 8
+        alone = generate(self.stub, prompt)
+        before = self.admin.ListCacheVersions(
+            cache_admin_pb2.ListCacheVersionsRequest()).versions
+        self.assertEqual([v.state for v in before],
+                         [cache_admin_pb2.CACHE_VERSION_STATE_ACTIVE])
+        running = self.stub.Generate(request(prompt, max_tokens=300,
+                                             ignore_eos=True))
+        self.await_running()
+        made = list(self.admin.CreateCacheVersion(
+            cache_admin_pb2.CreateCacheVersionRequest(label="green"),
+            timeout=PATIENCE))[-1]
+        self.assertEqual(made.progress.phase, "done")
+        self.assertEqual(made.version.version, before[0].version)
+        self.admin.ActivateCacheVersion(
+            cache_admin_pb2.ActivateCacheVersionRequest(version="green"))
+        for cached in (False, True):
+            ids, _, finished = generate(self.stub, prompt)
+            self.assertEqual(ids, alone[0])
+            self.assertEqual(finished.usage.cached_tokens > 0, cached)
+        stream = [id for message in running
+                  for id in message.delta.token_ids]
+        self.assertEqual(len(stream), 300)
+        # The one that minds its end token may have ended with it.
+        shared = len(alone[0]) - 1
+        self.assertEqual(stream[:shared], alone[0][:shared])
+        back = self.admin.RollbackCacheVersion(
+            cache_admin_pb2.RollbackCacheVersionRequest()).version
+        self.assertEqual(back.label, before[0].label)
+        ids, _, finished = generate(self.stub, prompt)
+        self.assertEqual(ids, alone[0])
+        self.assertGreater(finished.usage.cached_tokens, 0)
+        self.admin.DeleteCacheVersion(
+            cache_admin_pb2.DeleteCacheVersionRequest(version="green"))
+        end = time.monotonic() + PATIENCE
+        while (len(self.admin.ListCacheVersions(
+                cache_admin_pb2.ListCacheVersionsRequest()).versions) > 1
+               and time.monotonic() < end):
+            time.sleep(0.01)
+        self.assertEqual([v.label for v in self.admin.ListCacheVersions(
+            cache_admin_pb2.ListCacheVersionsRequest()).versions],
+                         [before[0].label])
+        self.await_idle()
+
     def test_metrics_count_what_was_asked(self):
         def value(name):
             page = urllib.request.urlopen(

@@ -31,7 +31,17 @@ const std::map<std::string, std::string>& BuiltMethods() {
       {"kvasir.v1.Inference/GetServerStatus",
        "kvasir.v1.GetServerStatusRequest"},
       {"kvasir.v1.CacheAdmin/GetCacheStats", "kvasir.v1.GetCacheStatsRequest"},
-      {"kvasir.v1.CacheAdmin/FlushCache", "kvasir.v1.FlushCacheRequest"}};
+      {"kvasir.v1.CacheAdmin/FlushCache", "kvasir.v1.FlushCacheRequest"},
+      {"kvasir.v1.CacheAdmin/ListCacheVersions",
+       "kvasir.v1.ListCacheVersionsRequest"},
+      {"kvasir.v1.CacheAdmin/CreateCacheVersion",
+       "kvasir.v1.CreateCacheVersionRequest"},
+      {"kvasir.v1.CacheAdmin/ActivateCacheVersion",
+       "kvasir.v1.ActivateCacheVersionRequest"},
+      {"kvasir.v1.CacheAdmin/RollbackCacheVersion",
+       "kvasir.v1.RollbackCacheVersionRequest"},
+      {"kvasir.v1.CacheAdmin/DeleteCacheVersion",
+       "kvasir.v1.DeleteCacheVersionRequest"}};
   return *methods;
 }
 

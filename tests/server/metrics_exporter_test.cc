@@ -52,10 +52,16 @@ EngineStats SomeStats() {
   stats.cache.tiers = {tier};
   stats.cache.block_tokens = 16;
   VersionSnapshot version;
+  version.id = VersionId(0);
   version.state = "serving";
+  version.lease_count = 2;
+  version.hit_tokens = 60;
+  version.blocks = {
+      .free = 0, .reserved = 1, .pinned = 2, .cached = 3, .leaving = 0};
   stats.cache.versions = {version};
   stats.cache.counters.lookup_tokens = 160;
   stats.cache.counters.hit_tokens = 60;
+  stats.cache.counters.evicted[EvictionCause::kVersion] = 7;
   return stats;
 }
 
@@ -123,7 +129,7 @@ TEST_F(MetricsExporterTest, NamesLabelsAndValues) {
   EXPECT_EQ(at("kvasir_kv_cache_fragmentation_ratio" + m + ",tier=\"device\"}"),
             0.1);
   EXPECT_EQ(at("kvasir_cache_versions" + m + ",state=\"serving\"}"), 1);
-  EXPECT_EQ(at("kvasir_cache_versions" + m + ",state=\"retired\"}"), 0);
+  EXPECT_EQ(at("kvasir_cache_versions" + m + ",state=\"retiring\"}"), 0);
   EXPECT_EQ(at("kvasir_serving{service=\"kvasir.v1.Inference\"}"), 1);
   EXPECT_EQ(at("kvasir_draining"), 0);
   const std::string ttft = "kvasir_time_to_first_token_seconds_";
@@ -135,6 +141,32 @@ TEST_F(MetricsExporterTest, NamesLabelsAndValues) {
   EXPECT_GT(at("process_resident_memory_bytes"), 0);
   EXPECT_GT(at("process_open_fds"), 2);
   EXPECT_GT(at("process_start_time_seconds"), 1.6e9);
+}
+
+// An operator who changes over looks at both versions at a time, and at the
+// states that are, not at those that the last step knew.
+TEST_F(MetricsExporterTest, VersionsAreToldByLabelAndState) {
+  backend_.AddVersion("green", VersionState::kServing);
+  backend_.AddVersion("grey", VersionState::kDraining);
+  state_.Serve(&backend_);
+  const auto s = Scrape();
+  const std::string m = "{model_name=\"tiny\"";
+  const std::string first = m + ",version=\"tiny@12345678\"";
+  EXPECT_EQ(s.at("kvasir_cache_versions" + m + ",state=\"serving\"}"), 2);
+  EXPECT_EQ(s.at("kvasir_cache_versions" + m + ",state=\"draining\"}"), 1);
+  EXPECT_EQ(s.at("kvasir_cache_versions" + m + ",state=\"warming\"}"), 0);
+  EXPECT_EQ(s.at("kvasir_cache_version_active" + first + "}"), 1);
+  EXPECT_EQ(s.at("kvasir_cache_version_active" + m + ",version=\"green\"}"), 0);
+  EXPECT_EQ(s.at("kvasir_cache_version_leases" + first + "}"), 2);
+  EXPECT_EQ(s.at("kvasir_cache_version_hit_tokens_total" + first + "}"), 60);
+  EXPECT_EQ(s.at("kvasir_cache_version_blocks" + first + ",state=\"cached\"}"),
+            3);
+  EXPECT_EQ(s.at("kvasir_cache_version_blocks" + m +
+                 ",version=\"grey\",state=\"cached\"}"),
+            0);
+  EXPECT_EQ(s.at("kvasir_kv_evicted_blocks_total" + m +
+                 ",tier=\"device\",reason=\"version\"}"),
+            7);
 }
 
 // C3: the identity holds in every scrape.
@@ -230,7 +262,7 @@ TEST_F(MetricsExporterTest, WorksWithoutAModel) {
 // The last step's time is steady; the exporter tells it by the calendar.
 TEST_F(MetricsExporterTest, LastStepByTheCalendar) {
   MetricFamilies families;
-  AddEngineMetrics(backend_.info(), SomeStats(), absl::Seconds(45),
+  AddEngineMetrics({{backend_.info()}, {}}, SomeStats(), absl::Seconds(45),
                    absl::FromUnixSeconds(1000), families);
   const std::string text =
       prometheus::TextSerializer().Serialize(families.Take());

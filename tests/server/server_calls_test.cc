@@ -133,10 +133,21 @@ TEST_F(ServerCallsTest, HealthWatchersHearOfTheChange) {
 // Every method that is not built says so by its name, in both services.
 TEST_F(ServerCallsTest, UnbuiltMethodsAreRefusedByName) {
   Serve();
-  const std::set<std::string> built = {
-      "Generate",   "CancelGeneration", "Tokenize",        "Detokenize",
-      "ListModels", "GetModel",         "GetServerStatus", "GetCacheStats",
-      "FlushCache", "ResizeCache"};
+  const std::set<std::string> built = {"Generate",
+                                       "CancelGeneration",
+                                       "Tokenize",
+                                       "Detokenize",
+                                       "ListModels",
+                                       "GetModel",
+                                       "GetServerStatus",
+                                       "GetCacheStats",
+                                       "FlushCache",
+                                       "ResizeCache",
+                                       "ListCacheVersions",
+                                       "CreateCacheVersion",
+                                       "ActivateCacheVersion",
+                                       "RollbackCacheVersion",
+                                       "DeleteCacheVersion"};
   int refused = 0;
   for (const std::string& method : MethodNames()) {
     if (built.contains(method.substr(method.find('/') + 1))) continue;
@@ -146,7 +157,7 @@ TEST_F(ServerCallsTest, UnbuiltMethodsAreRefusedByName) {
     EXPECT_EQ(ReasonIn(status), "NOT_IMPLEMENTED");
     ++refused;
   }
-  EXPECT_EQ(refused, 18);
+  EXPECT_EQ(refused, 13);
 }
 
 // Unpacked before its size is looked at, a small message could take any amount
@@ -461,6 +472,109 @@ TEST_F(ServerCallsTest, CancelGenerationChecksItsLists) {
   request.clear_reason();
   for (int i = 0; i < 1024; ++i) request.add_request_ids("req-b");
   EXPECT_EQ(cancel(request), grpc::INVALID_ARGUMENT);
+}
+
+// C5 begins where the request is tokenised: the engine must get the very
+// version that did it.
+TEST_F(ServerCallsTest, TheEngineGetsTheVersionThatTokenised) {
+  Serve();
+  backend_->SetMaxContext(1 << 20);
+  backend_->AddVersion("green", VersionState::kServing);
+  std::vector<std::thread> calls;
+  std::vector<std::unique_ptr<grpc::ClientContext>> contexts;
+  for (const std::string& text : {std::string("x"), std::string(20000, 'x')}) {
+    v1::GenerateRequest request = Ask(text);
+    request.mutable_cache()->set_version("green");
+    contexts.push_back(std::make_unique<grpc::ClientContext>());
+    calls.emplace_back([this, request, context = contexts.back().get()] {
+      live_.Generate(*context, request);
+    });
+    backend_->sink(contexts.size() - 1);
+  }
+  EXPECT_THAT(backend_->request_versions(),
+              testing::ElementsAre("green", "green"));
+  for (const auto& context : contexts) context->TryCancel();
+  for (std::thread& call : calls) call.join();
+  backend_->DropSinks();
+}
+
+TEST_F(ServerCallsTest, AVersionIsMadeWithReportsAndAnEnd) {
+  Serve();
+  v1::CreateCacheVersionRequest request;
+  request.set_label("green");
+  request.set_model_path("/models/green.gguf");
+  grpc::ClientContext context;
+  const auto reader = live_.admin().CreateCacheVersion(&context, request);
+  ASSERT_TRUE(Eventually([this] { return backend_->order().sink != nullptr; }));
+  const VersionOrder order = backend_->order();
+  EXPECT_EQ(order.label, "green");
+  EXPECT_EQ(order.path, "/models/green.gguf");
+  EXPECT_TRUE(order.sink->OnProgress({.done = 10, .total = 40}));
+  v1::CreateCacheVersionResponse report;
+  ASSERT_TRUE(reader->Read(&report));
+  EXPECT_EQ(report.progress().phase(), "loading");
+  EXPECT_EQ(report.progress().done_count(), 10);
+  EXPECT_EQ(report.progress().total_count(), 40);
+  EXPECT_FALSE(report.has_version());
+  EXPECT_TRUE(order.sink->OnProgress({.done = 11, .total = 40}))
+      << "too soon to be told";
+  order.sink->OnEnd(absl::OkStatus(),
+                    backend_->AddVersion("green", VersionState::kServing));
+  ASSERT_TRUE(reader->Read(&report));
+  EXPECT_EQ(report.progress().phase(), "done");
+  EXPECT_EQ(report.version().label(), "green");
+  EXPECT_EQ(report.version().state(), v1::CACHE_VERSION_STATE_SERVING);
+  EXPECT_FALSE(reader->Read(&report));
+  EXPECT_TRUE(reader->Finish().ok());
+}
+
+TEST_F(ServerCallsTest, AVersionThatFailsTellsWhyWithoutItsPath) {
+  Serve();
+  grpc::ClientContext context;
+  const auto reader = live_.admin().CreateCacheVersion(&context, {});
+  ASSERT_TRUE(Eventually([this] { return backend_->order().sink != nullptr; }));
+  backend_->order().sink->OnEnd(
+      absl::InvalidArgumentError("/secret/place/m.gguf: tensors: wanted 3"),
+      VersionInfo());
+  v1::CreateCacheVersionResponse report;
+  EXPECT_FALSE(reader->Read(&report));
+  const grpc::Status status = reader->Finish();
+  EXPECT_EQ(status.error_code(), grpc::INVALID_ARGUMENT);
+  EXPECT_EQ(status.error_message(), "m.gguf: tensors: wanted 3");
+}
+
+// The engine hears of a client that has left with its next report.
+TEST_F(ServerCallsTest, AVersionIsGivenUpWithItsCall) {
+  Serve();
+  grpc::ClientContext context;
+  const auto reader = live_.admin().CreateCacheVersion(&context, {});
+  ASSERT_TRUE(Eventually([this] { return backend_->order().sink != nullptr; }));
+  const std::shared_ptr<VersionSink> sink = backend_->order().sink;
+  context.TryCancel();
+  EXPECT_EQ(reader->Finish().error_code(), grpc::CANCELLED);
+  EXPECT_TRUE(Eventually([&sink] { return !sink->OnProgress({}); }));
+  sink->OnEnd(absl::CancelledError("given up"), VersionInfo());
+}
+
+TEST_F(ServerCallsTest, VersionsAreRefusedAsTheEngineSays) {
+  v1::CreateCacheVersionResponse report;
+  grpc::ClientContext loading;
+  EXPECT_EQ(
+      live_.admin().CreateCacheVersion(&loading, {})->Finish().error_code(),
+      grpc::UNAVAILABLE);
+  Serve();
+  backend_->move_status = absl::FailedPreconditionError("another is made");
+  grpc::ClientContext create;
+  EXPECT_EQ(
+      live_.admin().CreateCacheVersion(&create, {})->Finish().error_code(),
+      grpc::FAILED_PRECONDITION);
+  grpc::ClientContext roll_back;
+  v1::RollbackCacheVersionResponse answer;
+  const grpc::Status status =
+      live_.admin().RollbackCacheVersion(&roll_back, {}, &answer);
+  EXPECT_EQ(status.error_code(), grpc::FAILED_PRECONDITION);
+  EXPECT_EQ(status.error_message(), "another is made");
+  EXPECT_EQ(backend_->moves().size(), 1u);
 }
 
 }  // namespace

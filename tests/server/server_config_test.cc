@@ -140,6 +140,16 @@ TEST_F(ServerConfigTest, ModelMayCarryItsName) {
       "x");
 }
 
+// It names a version in metrics, logs and on the command line.
+TEST_F(ServerConfigTest, TheFirstVersionMayHaveALabel) {
+  EXPECT_EQ(Parse({"--model=m.gguf"})->config.engine.version_label, "");
+  EXPECT_EQ(Parse({"--model=m.gguf", "--version-label=2026-11"})
+                ->config.engine.version_label,
+            "2026-11");
+  ExpectError({"--model=m", "--version-label=a b"},
+              {"--version-label: wanted at most 128 bytes", "\"a b\"", "flag"});
+}
+
 // The operator must see from the line alone which of four places is wrong.
 TEST_F(ServerConfigTest, ErrorsNameOptionOriginWantedAndFound) {
   ExpectError({"--model=m", "--cache-size=512"},

@@ -104,7 +104,8 @@ TEST(CacheReportTest, LinesUp) {
       "prompt tokens  1,224 looked up, 592 found (48.4 %)\n"
       "recomputed     0 tokens\n"
       "prefix blocks  0 findable, 0 inserted, 0 were there already\n"
-      "evicted        0 for room, 0 flushed, 0 by a resize\n");
+      "evicted        0 for room, 0 flushed, 0 by a resize, "
+      "0 with their version\n");
 }
 
 TEST(CacheWatchTest, RatesComeFromDifferences) {

@@ -1,0 +1,243 @@
+#include <cstdint>
+#include <limits>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+
+#include "server/cli/commands.h"
+#include "server/cli/format.h"
+#include "server/cli/generation.h"
+#include "server/cli/interrupt.h"
+#include "server/cli/version_report.h"
+#include "server/config_values.h"
+
+namespace kvasir::cli {
+namespace {
+
+// An engine step may take its time; a move waits for one.
+constexpr absl::Duration kMoveCall = absl::Seconds(30);
+
+struct Named {
+  std::string model;
+  std::string label;
+};
+
+struct CreateOptions {
+  std::string model;
+  std::string label;
+  std::string path;
+  int32_t warm = 0;
+  std::string quota;
+};
+
+int List(const std::string& model, const Globals& globals) {
+  Client client(globals);
+  if (!client.Connect()) return kExitConnect;
+  v1::ListCacheVersionsRequest request;
+  request.set_model(model);
+  v1::ListCacheVersionsResponse all;
+  do {
+    grpc::ClientContext context;
+    client.SetDeadline(context, kQuickCall);
+    v1::ListCacheVersionsResponse page;
+    const grpc::Status status =
+        client.admin().ListCacheVersions(&context, request, &page);
+    if (!status.ok()) return client.Report(status);
+    all.mutable_versions()->MergeFrom(page.versions());
+    request.set_page_token(page.next_page_token());
+  } while (!request.page_token().empty());
+  if (globals.json) {
+    PrintJson(all, false);
+  } else {
+    WriteText(RenderVersions(all, absl::Now(), StdoutIsTerminal()));
+  }
+  return kExitOk;
+}
+
+std::optional<v1::CreateCacheVersionRequest> MakeCreate(
+    const CreateOptions& options) {
+  v1::CreateCacheVersionRequest request;
+  request.set_model(options.model);
+  request.set_label(options.label);
+  request.set_model_path(options.path);
+  request.set_warm_prefix_count(options.warm);
+  if (options.quota.empty()) return request;
+  const absl::StatusOr<int64_t> bytes =
+      ParseSize(options.quota, [] { return int64_t{0}; });
+  if (!bytes.ok()) {
+    Complain("--quota: " + std::string(bytes.status().message()));
+    return std::nullopt;
+  }
+  request.set_quota_bytes(*bytes);
+  return request;
+}
+
+int Create(const CreateOptions& options, const Globals& globals) {
+  const std::optional<v1::CreateCacheVersionRequest> request =
+      MakeCreate(options);
+  if (!request.has_value()) return kExitUsage;
+  Client client(globals);
+  if (!client.Connect()) return kExitConnect;
+  grpc::ClientContext context;
+  client.SetDeadline(context, std::nullopt);
+  const OnInterrupt cancel([&context] { context.TryCancel(); });
+  const auto reader = client.admin().CreateCacheVersion(&context, *request);
+  v1::CreateCacheVersionResponse report;
+  while (reader->Read(&report)) {
+    if (!report.has_version()) Note(globals, DescribeCreation(report));
+  }
+  const grpc::Status status = reader->Finish();
+  if (!status.ok()) return client.Report(status);
+  if (globals.json) {
+    PrintJson(report.version(), false);
+    return kExitOk;
+  }
+  WriteText(DescribeCreation(report) + "\n");
+  Note(globals, absl::StrCat("to give it to all new requests: kvasir cache "
+                             "versions activate ",
+                             Visible(report.version().label())));
+  return kExitOk;
+}
+
+int Activate(const Named& named, const Globals& globals) {
+  Client client(globals);
+  if (!client.Connect()) return kExitConnect;
+  grpc::ClientContext context;
+  client.SetDeadline(context, kMoveCall);
+  v1::ActivateCacheVersionRequest request;
+  request.set_model(named.model);
+  request.set_version(named.label);
+  v1::ActivateCacheVersionResponse answer;
+  const grpc::Status status =
+      client.admin().ActivateCacheVersion(&context, request, &answer);
+  if (!status.ok()) return client.Report(status);
+  if (globals.json) {
+    PrintJson(answer.version(), false);
+  } else {
+    WriteText(absl::StrCat("new requests to ",
+                           Visible(answer.version().model()), " get ",
+                           Visible(answer.version().label()), "\n"));
+  }
+  return kExitOk;
+}
+
+int RollBack(const std::string& model, const Globals& globals) {
+  Client client(globals);
+  if (!client.Connect()) return kExitConnect;
+  grpc::ClientContext context;
+  client.SetDeadline(context, kMoveCall);
+  v1::RollbackCacheVersionRequest request;
+  request.set_model(model);
+  v1::RollbackCacheVersionResponse answer;
+  const grpc::Status status =
+      client.admin().RollbackCacheVersion(&context, request, &answer);
+  if (!status.ok()) return client.Report(status);
+  if (globals.json) {
+    PrintJson(answer.version(), false);
+  } else {
+    WriteText(absl::StrCat("new requests to ",
+                           Visible(answer.version().model()), " get ",
+                           Visible(answer.version().label()), " again\n"));
+  }
+  return kExitOk;
+}
+
+int Delete(const Named& named, const Globals& globals) {
+  Client client(globals);
+  if (!client.Connect()) return kExitConnect;
+  grpc::ClientContext context;
+  client.SetDeadline(context, kMoveCall);
+  v1::DeleteCacheVersionRequest request;
+  request.set_model(named.model);
+  request.set_version(named.label);
+  v1::DeleteCacheVersionResponse answer;
+  const grpc::Status status =
+      client.admin().DeleteCacheVersion(&context, request, &answer);
+  if (!status.ok()) return client.Report(status);
+  if (globals.json) {
+    PrintJson(answer.version(), false);
+  } else {
+    WriteText(DescribeDeletion(answer.version()) + "\n");
+  }
+  return kExitOk;
+}
+
+void AddCreate(CLI::App& versions, Action& action) {
+  auto options = std::make_shared<CreateOptions>();
+  CLI::App* create = versions.add_subcommand(
+      "create", "Make another one beside those that serve; Ctrl-C gives it up");
+  create->add_option("--model", options->model,
+                     "Model that it is a version of; default: the first one");
+  create->add_option("--label", options->label,
+                     "What to call it; default: from its fingerprint");
+  create->add_option("--path", options->path,
+                     "Weights file on the server's machine; default: the "
+                     "weights of the active version");
+  create
+      ->add_option("--warm", options->warm,
+                   "Compute so many of the active version's hottest prefixes "
+                   "in it first")
+      ->check(CLI::Range(0, std::numeric_limits<int32_t>::max()));
+  create
+      ->add_option("--quota", options->quota,
+                   "Most that it keeps of what no request holds; default: all")
+      ->type_name("SIZE");
+  create->callback([options, &action] {
+    action = [options](const Globals& globals) {
+      return Create(*options, globals);
+    };
+  });
+}
+
+// A move of one version that is named.
+void AddMove(CLI::App& versions, Action& action, const char* name,
+             const char* help, int (*move)(const Named&, const Globals&)) {
+  auto named = std::make_shared<Named>();
+  CLI::App* command = versions.add_subcommand(name, help);
+  command->add_option("label", named->label, "Its label or fingerprint")
+      ->required();
+  command->add_option("--model", named->model,
+                      "Model that it is a version of; default: any");
+  command->callback([named, move, &action] {
+    action = [named, move](const Globals& globals) {
+      return move(*named, globals);
+    };
+  });
+}
+
+}  // namespace
+
+void AddVersionCommands(CLI::App& cache, Action& action) {
+  CLI::App* versions = cache.add_subcommand(
+      "versions", "List the versions of models, make others, change over");
+  versions->require_subcommand(0, 1);
+  auto model = std::make_shared<std::string>();
+  versions->add_option("--model", *model, "Only of this model; default: all");
+  // Runs after a subcommand's own, if there is one.
+  versions->callback([versions, model, &action] {
+    if (!versions->get_subcommands().empty()) return;
+    action = [model](const Globals& globals) { return List(*model, globals); };
+  });
+  AddCreate(*versions, action);
+  AddMove(*versions, action, "activate",
+          "Give it to all new requests that name none; running ones end where "
+          "they began",
+          Activate);
+  AddMove(*versions, action, "delete",
+          "Retire it; its memory goes with its last request", Delete);
+  auto rolled = std::make_shared<std::string>();
+  CLI::App* rollback = versions->add_subcommand(
+      "rollback", "Activate the one that was active before");
+  rollback->add_option("--model", *rolled,
+                       "Model to roll back; default: the first one");
+  rollback->callback([rolled, &action] {
+    action = [rolled](const Globals& globals) {
+      return RollBack(*rolled, globals);
+    };
+  });
+}
+
+}  // namespace kvasir::cli
