@@ -62,6 +62,7 @@ absl::Status CacheCore::MoveVersion(VersionId id, VersionState to) {
   if (to == VersionState::kServing) prefixes_.UnpinExcess(id);
   if (to == VersionState::kRetired) {
     prefixes_.DropVersion(id);
+    hot_prefixes_.erase(id);
   }
   return absl::OkStatus();
 }
@@ -88,6 +89,7 @@ absl::StatusOr<std::unique_ptr<LeaseState>> CacheCore::OpenLease(
   if (options_.prefix_caching && lease->read_cache) {
     if (!lease->resumed) counters_.lookup_tokens += request.tokens.size();
     CountHits(*lease, AppendCached(*lease, request.tokens));
+    CountHot(*lease, request.tokens);
   }
   return lease;
 }
@@ -133,6 +135,13 @@ void CacheCore::SetVersionQuota(VersionId version, int64_t blocks) {
   prefixes_.EvictOverQuota();
 }
 
+std::vector<HotPrefix> CacheCore::HottestPrefixes(VersionId id,
+                                                  size_t count) const {
+  const auto it = hot_prefixes_.find(id);
+  if (it == hot_prefixes_.end()) return {};
+  return it->second.Top(count);
+}
+
 int64_t CacheCore::CountSharedBlocks(const LeaseRequest& request) {
   if (!options_.prefix_caching || !request.read_cache ||
       !versions_.CheckOpen(request.version, request.purpose).ok()) {
@@ -167,6 +176,7 @@ int64_t CacheCore::ExtendLease(LeaseState& lease,
   }
   const int64_t gained = AppendCached(lease, tokens);
   CountHits(lease, gained);
+  if (gained > 0) CountHot(lease, tokens);
   return gained;
 }
 
@@ -404,6 +414,22 @@ void CacheCore::CountHits(LeaseState& lease, int64_t tokens) {
   if (lease.resumed) return;
   counters_.hit_tokens += tokens;
   versions_.CountHits(lease.version, tokens);
+}
+
+void CacheCore::CountHot(LeaseState& lease, absl::Span<const TokenId> tokens) {
+  if (lease.resumed) return;
+  const int64_t blocks =
+      std::min(lease.token_count, HotPrefixes::kMaxPrefixTokens) /
+      block_tokens_;
+  if (blocks == lease.hot_blocks) return;
+  const auto key_of = [&](int64_t count) -> const BlockKey& {
+    return prefixes_.index().At(lease.table.ids()[count - 1]).key;
+  };
+  HotPrefixes& hot = hot_prefixes_[lease.version];
+  if (lease.hot_blocks > 0) hot.TakeBack(key_of(lease.hot_blocks));
+  hot.Count(key_of(blocks), tokens.subspan(0, blocks * block_tokens_),
+            lease.scope->salt);
+  lease.hot_blocks = blocks;
 }
 
 void CacheCore::AppendTokens(LeaseState& lease,

@@ -9,6 +9,7 @@
 #include <thread>
 #include <vector>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
@@ -18,6 +19,7 @@
 #include "cache/block_identity.h"
 #include "cache/block_pool.h"
 #include "cache/cache_resizer.h"
+#include "cache/hot_prefixes.h"
 #include "cache/kv_cache.h"
 #include "cache/kv_layout.h"
 #include "cache/lease_state.h"
@@ -51,6 +53,7 @@ class CacheCore {
   absl::StatusOr<std::unique_ptr<LeaseState>> OpenLease(
       const LeaseRequest& request);
   int64_t CountSharedBlocks(const LeaseRequest& request);
+  std::vector<HotPrefix> HottestPrefixes(VersionId id, size_t count) const;
   int64_t ExtendLease(LeaseState& lease, absl::Span<const TokenId> tokens);
   FlushResult Flush();
   absl::Status SetTarget(int64_t blocks);
@@ -96,6 +99,8 @@ class CacheCore {
                            absl::Span<const TokenId> tokens);
   int64_t AppendCached(LeaseState& lease, absl::Span<const TokenId> tokens);
   void CountHits(LeaseState& lease, int64_t tokens);
+  // The lease has found all that it holds of `tokens`.
+  void CountHot(LeaseState& lease, absl::Span<const TokenId> tokens);
   void AppendTokens(LeaseState& lease, absl::Span<const TokenId> tokens);
   void Seal(LeaseState& lease, int64_t index);
   ByteAccount BytesOf(const BlockTally& tally) const;
@@ -106,6 +111,7 @@ class CacheCore {
   BlockPool pool_;
   PrefixCache prefixes_;
   VersionTable versions_;
+  absl::flat_hash_map<VersionId, HotPrefixes> hot_prefixes_;  // of those hit
   BlockHasher hasher_;
   CacheCounters counters_;
   CacheResizer resizer_;

@@ -99,6 +99,12 @@ int64_t KvCache::CountSharedBlocks(const LeaseRequest& request) const {
   return core_->CountSharedBlocks(request);
 }
 
+std::vector<HotPrefix> KvCache::HottestPrefixes(VersionId id,
+                                                size_t count) const {
+  KV_DCHECK(core_->OnEngineThread());
+  return core_->HottestPrefixes(id, count);
+}
+
 int64_t KvCache::ExtendLease(Lease& lease, absl::Span<const TokenId> tokens) {
   KV_DCHECK(core_->OnEngineThread());
   KV_CHECK(lease.held());

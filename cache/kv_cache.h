@@ -123,6 +123,10 @@ class KvCache {
   // Changes nothing. Costs a hash for each of them and one more.
   int64_t CountSharedBlocks(const LeaseRequest& request) const;
 
+  // The prefixes of a version that most leases found, the hottest first; also
+  // those whose blocks are gone. See HotPrefixes.
+  std::vector<HotPrefix> HottestPrefixes(VersionId id, size_t count) const;
+
   // Looks again for blocks that follow the lease's last full block, if it
   // stands at a block border: another sequence may have sealed them since.
   // `tokens` are all known tokens of the sequence, as in LeaseRequest. Returns

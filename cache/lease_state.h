@@ -41,6 +41,7 @@ struct LeaseState {
   BlockTable table;
   int64_t token_count = 0;
   int64_t cached_token_count = 0;
+  int64_t hot_blocks = 0;  // of the prefix that HotPrefixes counts it for
   std::vector<TokenId> open_tokens;  // of the open last block
   NextBlockKey next_key;
   bool cut_off = false;   // held tokens at a flush: shares no block any more

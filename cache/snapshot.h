@@ -100,6 +100,15 @@ struct CacheCounters {
   int64_t relocated_blocks = 0;  // copied elsewhere by a resize
 };
 
+// A prefix that requests come back to, in whole blocks. Plain value.
+struct HotPrefix {
+  std::vector<TokenId> tokens;
+  std::string salt;
+  // Requests whose longest found prefix this was: at least so many, older ones
+  // counting for less (see HotPrefixes::Limits::age_hits).
+  int64_t hits = 0;
+};
+
 // How far a resize of the device tier is. Plain value.
 struct ResizeProgress {
   int64_t target_blocks = 0;
