@@ -103,6 +103,8 @@ struct Engine::Impl {
 
   const Clock& clock = Clock::Steady();
 
+  const bool prefix_caching;
+
   // Fixed after construction; the engine thread changes what is inside.
   std::unique_ptr<KvCache> cache;
 
@@ -122,7 +124,8 @@ struct Engine::Impl {
 
 Engine::Impl::Impl(const EngineOptions& options, const KvLayout& layout,
                    std::unique_ptr<KvCache> made_cache)
-    : cache(std::move(made_cache)),
+    : prefix_caching(options.prefix_caching),
+      cache(std::move(made_cache)),
       cache_tokens(cache->Capacity().total_blocks * layout.block_tokens),
       inbox(options.inbox_limit),
       versions(cache.get(), &directory),
@@ -267,6 +270,18 @@ absl::StatusOr<FlushOutcome> Engine::FlushCache() {
 }
 
 absl::Status Engine::ResizeCache(ResizeOrder order) {
+  return impl_->inbox.Post(std::move(order));
+}
+
+absl::Status Engine::WarmCache(WarmOrder order) {
+  if (!impl_->prefix_caching) {
+    return absl::FailedPreconditionError(
+        "prefix_caching: it is off, so that nothing could be found again");
+  }
+  if (order.version == nullptr) {
+    ASSIGN_OR_RETURN(order.version, Resolve("", ""));
+  }
+  RETURN_IF_ERROR(CheckWarmOrder(order));
   return impl_->inbox.Post(std::move(order));
 }
 

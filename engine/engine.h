@@ -22,6 +22,7 @@
 #include "engine/test_hooks.h"
 #include "engine/token_sink.h"
 #include "engine/version_order.h"
+#include "engine/warm_order.h"
 
 namespace kvasir {
 
@@ -136,6 +137,13 @@ class Engine {
   // Changes the size of the cache while requests run; the order's sink is told
   // how it goes. UNAVAILABLE once the engine ends; the sink then gets nothing.
   absl::Status ResizeCache(ResizeOrder order);
+
+  // Computes prefixes before requests ask for them; the order's sink is told
+  // how it goes, and nothing if this is refused: as CheckWarmOrder() says,
+  // FAILED_PRECONDITION if there is no prefix cache, UNAVAILABLE once the
+  // engine ends. Requests never wait for it, see Warmup. An order without a
+  // version is for the active one of the first model.
+  absl::Status WarmCache(WarmOrder order);
 
   // No new requests from now on; running ones go on. Idempotent.
   void BeginDrain();

@@ -89,11 +89,21 @@ absl::Span<const TokenId> TokensOf(const PlannedRows& rows,
       static_cast<size_t>(rows.token_count));
 }
 
-StepPhase PhaseOf(absl::Span<Sequence* const> sequences) {
-  size_t prefills = 0;
+// `warm_count`: prefixes that a warm-up computes in the step.
+StepPhase PhaseOf(absl::Span<Sequence* const> sequences, size_t warm_count) {
+  size_t prefills = warm_count;
   for (const Sequence* sequence : sequences) prefills += sequence->prefills();
   if (prefills == 0) return StepPhase::kDecode;
-  return prefills == sequences.size() ? StepPhase::kPrefill : StepPhase::kMixed;
+  return prefills == sequences.size() + warm_count ? StepPhase::kPrefill
+                                                   : StepPhase::kMixed;
+}
+
+int64_t CountRows(absl::Span<const WarmRows> rows) {
+  int64_t count = 0;
+  for (const WarmRows& one : rows) {
+    count += static_cast<int64_t>(one.tokens.size());
+  }
+  return count;
 }
 
 }  // namespace
@@ -103,6 +113,7 @@ EngineLoop::EngineLoop(const Parts& parts, Settings settings)
       settings_(std::move(settings)),
       scheduler_(settings_.limits),
       resize_(parts.cache, &roster_),
+      warmup_(parts.cache, parts.versions, parts.clock),
       departures_(parts.inbox, &recorder_) {
   Publish();
 }
@@ -118,7 +129,7 @@ void EngineLoop::Run() {
       absl::UnavailableError("the engine is shutting down");
   resize_.CallOff(ended);
   resize_.TellEnd();
-  EndAll(ended, Ending::kDrain);
+  EndEverything(ended, Ending::kDrain);
 }
 
 // How long nothing has to be done unless mail comes.
@@ -139,16 +150,19 @@ bool EngineLoop::Turn() {
   AdmitWaiting();
   SendDepartures();
   ExtendPrefixes();
-  const StepPlan plan = MakePlan();
+  ContinueWarmup();
+  const StepWork work = MakePlan();
   if (NumbersAreOld()) Publish();
-  if (!plan.rows.empty()) {
-    ExecuteStep(plan);
+  if (!work.empty()) {
+    ExecuteStep(work);
   } else if (!roster_.empty()) {
     RefuseOldest();
+  } else if (!resize_.active()) {
+    warmup_.Unblock();
   }
   SendDepartures();
   if (NumbersAreOld()) Publish();
-  return !roster_.empty() || resize_.active();
+  return !roster_.empty() || resize_.active() || warmup_.active();
 }
 
 bool EngineLoop::NumbersAreOld() const {
@@ -170,9 +184,11 @@ void EngineLoop::ReadMail() {
                                                std::move(submission), context));
   }
   for (ResizeOrder& order : mail.resizes) resize_.Begin(std::move(order));
+  for (WarmOrder& order : mail.warm_orders) warmup_.Begin(std::move(order));
   stopping_ = mail.stop;
   if (!recorder_.stats().healthy) {
-    EndAll(absl::UnavailableError("the engine is unhealthy"), Ending::kFailed);
+    EndEverything(absl::UnavailableError("the engine is unhealthy"),
+                  Ending::kFailed);
   }
 }
 
@@ -188,6 +204,31 @@ void EngineLoop::ContinueResize() {
   if (!resize_.ended()) return;
   Publish();
   resize_.TellEnd();
+}
+
+// It goes on where requests leave it something: not while one of them prefills
+// or waits, and not while the pool changes its size.
+void EngineLoop::ContinueWarmup() {
+  std::optional<WarmRoom> room;
+  if (resize_.active()) {
+    while (warmup_.GiveWay()) {
+    }
+  } else if (warmup_.active() && !roster_.AnyPrefill()) {
+    const CapacityView capacity = parts_.cache->Capacity();
+    room = {.spare_blocks = scheduler_.SpareBlocks(
+                roster_.View(capacity, /*share_prefixes=*/false, {})),
+            .total_blocks = capacity.total_blocks -
+                            parts_.cache->KeptBlocks(capacity.total_blocks),
+            .alone = roster_.empty()};
+  }
+  warmup_.Continue(room);
+  TellWarmupEnds();
+}
+
+void EngineLoop::TellWarmupEnds() {
+  if (!warmup_.ended()) return;
+  Publish();
+  warmup_.TellEnd();
 }
 
 void EngineLoop::EndUnwanted() {
@@ -213,7 +254,12 @@ void EngineLoop::AdmitWaiting() {
           LeaseRequestOf(*roster_.waiting().front()));
       count = scheduler_.CountAdmissible(view) > 0 ? 1 : 0;
     }
-    if (count == 0) return;
+    if (count == 0) {
+      // Not before a warm-up has given back what is in the way.
+      view.capacity.free_blocks += warmup_.HeldBlocks();
+      if (scheduler_.CountAdmissible(view) > 0 && warmup_.GiveWay()) continue;
+      return;
+    }
     for (; count > 0; --count) AdmitFirst();
   }
 }
@@ -262,20 +308,45 @@ void EngineLoop::ExtendPrefixes() {
   }
 }
 
-StepPlan EngineLoop::MakePlan() {
+EngineLoop::StepWork EngineLoop::MakePlan() {
   while (true) {
-    const VersionId turn = roster_.VersionAfter(last_turn_);
-    StepPlan plan = scheduler_.Plan(
-        roster_.View(parts_.cache->Capacity(), settings_.prefix_caching, turn));
-    if (!plan.preempt.valid()) return plan;
+    StepWork work = {.plan = {}, .warm = PlanWarmup()};
+    const VersionId guest =
+        work.warm.empty() ? VersionId() : warmup_.version().id();
+    const VersionId turn = roster_.VersionAfter(last_turn_, guest);
+    if (turn != guest) work.warm.clear();
+    SchedulerView view =
+        roster_.View(parts_.cache->Capacity(), settings_.prefix_caching, turn);
+    work.plan = scheduler_.Plan(view);
+    if (const int64_t held = warmup_.HeldBlocks(); held > 0) {
+      // What a warm-up holds is as good as free to a request.
+      view.capacity.free_blocks += held;
+      const bool in_the_way =
+          work.plan.preempt.valid() || work.plan != scheduler_.Plan(view);
+      if (in_the_way && warmup_.GiveWay()) continue;
+    }
+    if (!work.plan.preempt.valid()) return work;
     // Alone and still without room: RefuseOldest() says so.
-    if (roster_.running().size() == 1) return StepPlan{};
-    KV_CHECK(roster_.PreemptYoungest().id() == plan.preempt);
+    if (roster_.running().size() == 1) return StepWork{};
+    KV_CHECK(roster_.PreemptYoungest().id() == work.plan.preempt);
     ++recorder_.stats().preemptions;
   }
 }
 
-void EngineLoop::ExecuteStep(const StepPlan& plan) {
+// What the decodes of its version leave of a step, and all running ones of the
+// cache. A stream waits for one prefill chunk more per token, no longer.
+std::vector<WarmRows> EngineLoop::PlanWarmup() {
+  if (!warmup_.active() || resize_.active() || roster_.AnyPrefill()) return {};
+  const int64_t budget = settings_.limits.token_budget -
+                         roster_.CountRunning(warmup_.version().id());
+  return warmup_.Plan(
+      std::min<int64_t>(budget, settings_.limits.prefill_chunk),
+      scheduler_.SpareBlocks(roster_.View(parts_.cache->Capacity(),
+                                          /*share_prefixes=*/false, {})));
+}
+
+void EngineLoop::ExecuteStep(const StepWork& work) {
+  const StepPlan& plan = work.plan;
   const std::vector<Sequence*> sequences = SequencesOf(plan, roster_);
   const absl::Duration begin = parts_.clock->Now();
   for (Sequence* sequence : sequences) {
@@ -285,24 +356,31 @@ void EngineLoop::ExecuteStep(const StepPlan& plan) {
                                  sequence->usage().cached_tokens,
                                  sequence->version().label()});
   }
-  const StepPhase phase = PhaseOf(sequences);
-  const absl::StatusOr<std::vector<TokenId>> tokens = Compute(plan, sequences);
-  if (!tokens.ok()) return FailStep(sequences, tokens.status());
+  const StepPhase phase = PhaseOf(sequences, work.warm.size());
+  const absl::StatusOr<std::vector<TokenId>> tokens = Compute(work, sequences);
+  if (!tokens.ok()) return FailStep(work, sequences, tokens.status());
   failed_steps_ = 0;
   const absl::Duration end = parts_.clock->Now();
-  recorder_.CountStep(phase, plan.total_tokens,
-                      static_cast<int64_t>(sequences.size()), end - begin, end);
+  const int64_t warm_rows = CountRows(work.warm);
+  recorder_.CountStep(phase, plan.total_tokens + warm_rows,
+                      static_cast<int64_t>(sequences.size() + work.warm.size()),
+                      end - begin, end);
+  recorder_.stats().warmed_tokens += warm_rows;
+  warmup_.NoteComputed(work.warm);
   for (size_t i = 0; i < sequences.size(); ++i) {
     TakeResult(plan.rows[i], (*tokens)[i], *sequences[i], end);
   }
 }
 
 absl::StatusOr<std::vector<TokenId>> EngineLoop::Compute(
-    const StepPlan& plan, absl::Span<Sequence* const> sequences) {
+    const StepWork& work, absl::Span<Sequence* const> sequences) {
   std::vector<LeaseGrowth> growths;
   for (size_t i = 0; i < sequences.size(); ++i) {
     growths.push_back(
-        {&sequences[i]->lease(), TokensOf(plan.rows[i], *sequences[i])});
+        {&sequences[i]->lease(), TokensOf(work.plan.rows[i], *sequences[i])});
+  }
+  for (const WarmRows& rows : work.warm) {
+    growths.push_back({rows.lease, rows.tokens});
   }
   Reservation reservation = parts_.cache->Reserve(growths);
   std::vector<StepRows> step;
@@ -312,11 +390,18 @@ absl::StatusOr<std::vector<TokenId>> EngineLoop::Compute(
                     .tokens = growths[i].tokens,
                     .first_position = sequence.computed_count(),
                     .table = reservation.Table(i),
-                    .sampling = plan.rows[i].wants_logits
+                    .sampling = work.plan.rows[i].wants_logits
                                     ? &sequence.request().sampling
                                     : nullptr});
   }
-  const ServedVersion& version = sequences.front()->version();
+  for (const WarmRows& rows : work.warm) {
+    step.push_back({.id = {},
+                    .tokens = rows.tokens,
+                    .first_position = rows.first_position,
+                    .table = reservation.Table(step.size())});
+  }
+  const ServedVersion& version =
+      sequences.empty() ? warmup_.version() : sequences.front()->version();
   last_turn_ = version.id();
   absl::StatusOr<std::vector<TokenId>> tokens = version.runner().Run(step);
   if (tokens.ok()) std::move(reservation).Commit();
@@ -346,7 +431,8 @@ void EngineLoop::TakeResult(const PlannedRows& rows, TokenId token,
                   Ending::kFinished);
 }
 
-void EngineLoop::FailStep(absl::Span<Sequence* const> sequences,
+void EngineLoop::FailStep(const StepWork& work,
+                          absl::Span<Sequence* const> sequences,
                           const absl::Status& why) {
   ++failed_steps_;
   const absl::Status status = absl::InternalError(
@@ -354,13 +440,14 @@ void EngineLoop::FailStep(absl::Span<Sequence* const> sequences,
   for (Sequence* sequence : sequences) {
     Depart(sequence->id(), status, Ending::kFailed);
   }
+  warmup_.NoteFailed(work.warm, status);
   if (failed_steps_ < kMaxFailedSteps) return;
   recorder_.stats().healthy = false;
   const absl::Status unhealthy = absl::UnavailableError(
       absl::StrCat("the engine is unhealthy: ", failed_steps_,
                    " steps in a row failed, the last with: ", why.message()));
   parts_.inbox->Close(unhealthy);
-  EndAll(unhealthy, Ending::kFailed);
+  EndEverything(unhealthy, Ending::kFailed);
 }
 
 void EngineLoop::Depart(SequenceId id, absl::Status status, Ending ending) {
@@ -383,6 +470,12 @@ void EngineLoop::RefuseOldest() {
              " of ", capacity.total_blocks, " blocks of ",
              capacity.block_tokens, " tokens available")),
          Ending::kFailed);
+}
+
+void EngineLoop::EndEverything(const absl::Status& status, Ending ending) {
+  warmup_.CallOff(status);
+  EndAll(status, ending);
+  TellWarmupEnds();
 }
 
 void EngineLoop::EndAll(const absl::Status& status, Ending ending) {

@@ -20,6 +20,7 @@
 #include "engine/sequence_roster.h"
 #include "engine/stats_recorder.h"
 #include "engine/version_keeper.h"
+#include "engine/warmup.h"
 
 namespace kvasir {
 
@@ -63,9 +64,9 @@ class EngineLoop {
   // then ends what is left with UNAVAILABLE.
   void Run();
 
-  // One turn, without sleeping. False if no sequence and no resize is left, so
-  // that only new mail can bring work: whoever waits for a lease gets one as
-  // soon as nothing runs, or is refused.
+  // One turn, without sleeping. False if no sequence, resize or warm-up is
+  // left, so that only new mail can bring work: whoever waits for a lease gets
+  // one as soon as nothing runs, or is refused.
   bool Turn();
 
   // Copies the numbers to the board. Turns do so at least every
@@ -85,18 +86,29 @@ class EngineLoop {
   LeaseRequest LeaseRequestOf(const Sequence& sequence) const;
   void ExtendPrefixes();
 
-  // One step.
-  StepPlan MakePlan();
-  void ExecuteStep(const StepPlan& plan);
+  void ContinueWarmup();
+  void TellWarmupEnds();
+
+  // One step: what requests get, and what of a warm-up goes with it.
+  struct StepWork {
+    StepPlan plan;
+    std::vector<WarmRows> warm;
+    bool empty() const { return plan.rows.empty() && warm.empty(); }
+  };
+  StepWork MakePlan();
+  std::vector<WarmRows> PlanWarmup();
+  void ExecuteStep(const StepWork& work);
   absl::StatusOr<std::vector<TokenId>> Compute(
-      const StepPlan& plan, absl::Span<Sequence* const> sequences);
+      const StepWork& work, absl::Span<Sequence* const> sequences);
   void TakeResult(const PlannedRows& rows, TokenId token, Sequence& sequence,
                   absl::Duration now);
-  void FailStep(absl::Span<Sequence* const> sequences, const absl::Status& why);
+  void FailStep(const StepWork& work, absl::Span<Sequence* const> sequences,
+                const absl::Status& why);
 
   // Ends.
   void Depart(SequenceId id, absl::Status status, Ending ending);
   void RefuseOldest();
+  void EndEverything(const absl::Status& status, Ending ending);
   void EndAll(const absl::Status& status, Ending ending);
   void SendDepartures();
 
@@ -110,6 +122,7 @@ class EngineLoop {
   // Progress.
   SequenceRoster roster_;
   ResizeTask resize_;
+  Warmup warmup_;
   StatsRecorder recorder_;
   Departures departures_;
   int64_t next_sequence_ = 0;

@@ -41,6 +41,7 @@ struct EngineStats {
   int64_t prompt_tokens_cached = 0;
   int64_t generation_tokens = 0;
   int64_t recomputed_tokens = 0;
+  int64_t warmed_tokens = 0;  // computed by warm-ups; in none of those above
   int64_t steps = 0;
 
   Histogram ttft_hit;   // first token of requests with cached tokens

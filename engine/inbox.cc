@@ -63,6 +63,14 @@ absl::Status Inbox::Post(ResizeOrder order) {
   return absl::OkStatus();
 }
 
+absl::Status Inbox::Post(WarmOrder order) {
+  absl::MutexLock lock(&mu_);
+  if (mail_.stop) return absl::UnavailableError("the engine is shutting down");
+  mail_.warm_orders.push_back(std::move(order));
+  news_ = true;
+  return absl::OkStatus();
+}
+
 bool Inbox::Cancel(std::string_view id, CancelSource source,
                    std::string_view reason) {
   absl::MutexLock lock(&mu_);

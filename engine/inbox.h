@@ -18,6 +18,7 @@
 #include "engine/cancel_flag.h"
 #include "engine/request.h"
 #include "engine/token_sink.h"
+#include "engine/warm_order.h"
 
 namespace kvasir {
 
@@ -41,6 +42,7 @@ struct Mail {
   std::vector<Submission> submissions;  // in order of arrival
   std::vector<EngineCommand> commands;  // likewise
   std::vector<ResizeOrder> resizes;     // likewise
+  std::vector<WarmOrder> warm_orders;   // likewise
   bool stop = false;                    // the engine is to end
 };
 
@@ -73,6 +75,7 @@ class Inbox {
   // UNAVAILABLE once the engine has been told to stop.
   absl::Status Post(EngineCommand command) ABSL_LOCKS_EXCLUDED(mu_);
   absl::Status Post(ResizeOrder order) ABSL_LOCKS_EXCLUDED(mu_);
+  absl::Status Post(WarmOrder order) ABSL_LOCKS_EXCLUDED(mu_);
 
   // Raises the request's flag and wakes the engine. False: not in flight.
   bool Cancel(std::string_view id, CancelSource source, std::string_view reason)

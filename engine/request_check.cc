@@ -55,10 +55,15 @@ absl::Status CheckPromptLength(int64_t length, const RequestLimits& limits) {
 
 }  // namespace
 
-absl::Status CheckRequest(const Request& request, const RequestLimits& limits) {
+absl::Status CheckPrompt(absl::Span<const TokenId> prompt,
+                         const RequestLimits& limits) {
   RETURN_IF_ERROR(
-      CheckPromptLength(static_cast<int64_t>(request.prompt.size()), limits));
-  RETURN_IF_ERROR(CheckIds("prompt.token_ids", request.prompt, limits));
+      CheckPromptLength(static_cast<int64_t>(prompt.size()), limits));
+  return CheckIds("prompt.token_ids", prompt, limits);
+}
+
+absl::Status CheckRequest(const Request& request, const RequestLimits& limits) {
+  RETURN_IF_ERROR(CheckPrompt(request.prompt, limits));
   RETURN_IF_ERROR(
       CheckIds("stopping.token_ids", request.stopping.token_ids, limits));
   if (request.stopping.max_tokens < 0) {

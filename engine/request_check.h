@@ -4,6 +4,9 @@
 #include <cstdint>
 
 #include "absl/status/status.h"
+#include "absl/types/span.h"
+
+#include "cache/base/strong_id.h"
 
 namespace kvasir {
 
@@ -28,6 +31,10 @@ struct RequestLimits {
     return model_context < cache_tokens ? model_context : cache_tokens;
   }
 };
+
+// The part of CheckRequest() that looks at the prompt.
+absl::Status CheckPrompt(absl::Span<const TokenId> prompt,
+                         const RequestLimits& limits);
 
 // OK if the engine can serve `request` to its end. Otherwise INVALID_ARGUMENT
 // with the field's name, what was wanted and what there was; or

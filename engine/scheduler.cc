@@ -52,13 +52,18 @@ Scheduler::Scheduler(const Limits& limits) : limits_(limits) {
       std::min<int64_t>(limits.max_sequences, limits.token_budget));
 }
 
-int64_t Scheduler::CountAdmissible(const SchedulerView& view) const {
-  const int32_t block_tokens = view.capacity.block_tokens;
+int64_t Scheduler::SpareBlocks(const SchedulerView& view) const {
   int64_t left = view.capacity.available_blocks();
   for (const RunningView& sequence : view.running) {
-    left -= BlocksFor(sequence.known_tokens, block_tokens) + 1 -
+    left -= BlocksFor(sequence.known_tokens, view.capacity.block_tokens) + 1 -
             sequence.block_count;
   }
+  return left;
+}
+
+int64_t Scheduler::CountAdmissible(const SchedulerView& view) const {
+  const int32_t block_tokens = view.capacity.block_tokens;
+  int64_t left = SpareBlocks(view);
   int64_t places =
       limits_.max_sequences - static_cast<int64_t>(view.running.size());
   int64_t count = 0;

@@ -27,6 +27,10 @@ class Scheduler {
   };
   explicit Scheduler(const Limits& limits);
 
+  // Blocks that are left when every running sequence has room for its known
+  // tokens and one block to grow by; less than none if there are too few.
+  int64_t SpareBlocks(const SchedulerView& view) const;
+
   // How many of the waiting sequences, from the first on, should get a lease
   // now. A sequence is admitted if all its known tokens fit beside those of
   // every running one and each of them, itself included, still has one block to

@@ -6,6 +6,8 @@
 #include <utility>
 #include <vector>
 
+#include "absl/algorithm/container.h"
+
 #include "cache/base/check.h"
 #include "engine/prefix_sharing.h"
 
@@ -79,14 +81,30 @@ std::vector<std::unique_ptr<Sequence>> SequenceRoster::RemoveIf(
   return removed;
 }
 
-VersionId SequenceRoster::VersionAfter(VersionId last) const {
+VersionId SequenceRoster::VersionAfter(VersionId last, VersionId guest) const {
   VersionId first, next;
-  for (const std::unique_ptr<Sequence>& sequence : running_) {
-    const VersionId id = sequence->version().id();
+  const auto consider = [&](VersionId id) {
     if (!first.valid() || id < first) first = id;
     if (last < id && (!next.valid() || id < next)) next = id;
+  };
+  if (guest.valid()) consider(guest);
+  for (const std::unique_ptr<Sequence>& sequence : running_) {
+    consider(sequence->version().id());
   }
   return next.valid() ? next : first;
+}
+
+bool SequenceRoster::AnyPrefill() const {
+  return !waiting_.empty() ||
+         absl::c_any_of(running_, [](const std::unique_ptr<Sequence>& s) {
+           return s->prefills();
+         });
+}
+
+int64_t SequenceRoster::CountRunning(VersionId version) const {
+  return absl::c_count_if(running_, [&](const std::unique_ptr<Sequence>& s) {
+    return s->version().id() == version;
+  });
 }
 
 SchedulerView SequenceRoster::View(const CapacityView& capacity,

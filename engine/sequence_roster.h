@@ -45,8 +45,14 @@ class SequenceRoster {
       absl::FunctionRef<bool(const Sequence&)> ended);
 
   // The version whose turn it is after `last`, of those that a running sequence
-  // is of; they take turns in the order of their ids. Invalid if none runs.
-  VersionId VersionAfter(VersionId last) const;
+  // is of and of `guest`, if that is one; they take turns in the order of their
+  // ids. Invalid if there is none.
+  VersionId VersionAfter(VersionId last, VersionId guest = {}) const;
+
+  // Somebody waits for a lease, or has more to compute than its next token.
+  bool AnyPrefill() const;
+  // Running sequences of the version.
+  int64_t CountRunning(VersionId version) const;
 
   // What the scheduler may know. `share_prefixes`: sequences wait for blocks
   // that an older one is computing (prefix_sharing.h). `in_turn`: the version

@@ -54,6 +54,7 @@ struct StepPlan {
   SequenceId preempt;
   std::vector<PlannedRows> rows;
   int64_t total_tokens = 0;
+  friend bool operator==(const StepPlan&, const StepPlan&) = default;
 };
 
 }  // namespace kvasir

@@ -142,6 +142,23 @@ const ServedVersion* VersionKeeper::Find(VersionId id) const {
   return entry == nullptr ? nullptr : entry->version.get();
 }
 
+std::shared_ptr<const ServedVersion> VersionKeeper::Share(VersionId id) const {
+  const Entry* entry = const_cast<VersionKeeper*>(this)->FindEntry(id);
+  KV_CHECK(entry != nullptr) << "version " << id;
+  return entry->version;
+}
+
+bool VersionKeeper::IsKept(VersionId id) const {
+  const Entry* entry = const_cast<VersionKeeper*>(this)->FindEntry(id);
+  return entry != nullptr && !entry->info.retiring;
+}
+
+VersionId VersionKeeper::ActiveVersion(std::string_view model) const {
+  const Entry* entry = const_cast<VersionKeeper*>(this)->ActiveOf(model);
+  KV_CHECK(entry != nullptr) << "model " << std::string(model);
+  return entry->info.id;
+}
+
 VersionKeeper::Entry* VersionKeeper::FindEntry(VersionId id) {
   const auto found =
       std::find_if(entries_.begin(), entries_.end(),

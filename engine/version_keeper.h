@@ -62,6 +62,12 @@ class VersionKeeper {
 
   // Null if it is not resident.
   const ServedVersion* Find(VersionId id) const;
+  // Who keeps the version keeps it from retiring. It must be resident.
+  std::shared_ptr<const ServedVersion> Share(VersionId id) const;
+  // Not deleted; only these are worth any work.
+  bool IsKept(VersionId id) const;
+  // Of a model that has versions: the one that requests get.
+  VersionId ActiveVersion(std::string_view model) const;
 
  private:
   using Entry = VersionDirectory::Entry;

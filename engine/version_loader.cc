@@ -1,6 +1,8 @@
 #include "engine/version_loader.h"
 
+#include <algorithm>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
@@ -9,6 +11,7 @@
 #include "engine/hooked_runner.h"
 #include "engine/model_runner.h"
 #include "engine/version_keeper.h"
+#include "engine/warm_order.h"
 
 namespace kvasir {
 namespace {
@@ -73,6 +76,89 @@ VersionInfo InfoOf(const ServedVersion::Parts& parts, std::string_view path,
   return info;
 }
 
+namespace {
+
+// Token ids mean the same only to the same tokenizer.
+absl::Status CheckWarmable(const VersionOrder& order,
+                           const ServedVersion& active,
+                           const ModelInfo& revision) {
+  if (order.warm_prefixes < 0) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "warm_prefixes: wanted at least 0, found ", order.warm_prefixes));
+  }
+  const std::string& wanted = active.info().tokenizer_digest;
+  if (order.warm_prefixes == 0 || revision.tokenizer_digest == wanted) {
+    return absl::OkStatus();
+  }
+  return absl::FailedPreconditionError(absl::StrCat(
+      "warm_prefixes: wanted the tokenizer of ", active.label(), ", ", wanted,
+      ", whose tokens the prefixes are made of; found ",
+      revision.tokenizer_digest));
+}
+
+// The hottest prefixes of the version that requests get, to be computed in
+// another one.
+std::vector<WarmPrefix> PrefixesToReplay(const KvCache& cache, VersionId active,
+                                         int64_t count) {
+  std::vector<WarmPrefix> prefixes;
+  const int64_t most = static_cast<int64_t>(kMaxWarmPrefixes);
+  for (HotPrefix& hot : cache.HottestPrefixes(
+           active, static_cast<size_t>(std::min(count, most)))) {
+    prefixes.push_back(
+        {.tokens = std::move(hot.tokens), .salt = std::move(hot.salt)});
+  }
+  return prefixes;
+}
+
+// Lets a new version serve when it is warm, or deletes it if it does not get
+// there: a version that is named has all that was asked for. On the engine
+// thread; `versions` outlives it.
+class ServeWhenWarm final : public WarmSink {
+ public:
+  ServeWhenWarm(VersionKeeper* versions, VersionInfo info,
+                std::shared_ptr<VersionSink> sink)
+      : versions_(versions), info_(std::move(info)), sink_(std::move(sink)) {}
+
+  bool OnProgress(const WarmReport& report) override {
+    return sink_->OnProgress({.phase = VersionProgress::Phase::kWarming,
+                              .done = report.done_count,
+                              .total = report.prefix_count,
+                              .warmed_tokens = report.computed_tokens});
+  }
+
+  void OnEnd(const absl::Status& status,
+             absl::Span<const WarmedPrefix> prefixes) override {
+    if (!status.ok()) return GiveUp(status);
+    VersionProgress done{.phase = VersionProgress::Phase::kDone,
+                         .done = static_cast<int64_t>(prefixes.size()),
+                         .total = static_cast<int64_t>(prefixes.size())};
+    for (const WarmedPrefix& prefix : prefixes) {
+      done.warmed_tokens += prefix.resident_tokens;
+    }
+    if (!sink_->OnProgress(done)) {
+      return GiveUp(absl::CancelledError("the version was given up"));
+    }
+    const absl::StatusOr<VersionInfo> serving =
+        versions_->BeginServing(info_.id);
+    sink_->OnEnd(serving.status(), serving.ok() ? *serving : VersionInfo());
+  }
+
+  // One that somebody has activated meanwhile stays: requests get it.
+  void GiveUp(const absl::Status& why) {
+    if (versions_->IsKept(info_.id)) {
+      (void)versions_->Delete(info_.model, info_.label);
+    }
+    sink_->OnEnd(why, VersionInfo());
+  }
+
+ private:
+  VersionKeeper* const versions_;
+  const VersionInfo info_;
+  const std::shared_ptr<VersionSink> sink_;
+};
+
+}  // namespace
+
 VersionLoader::VersionLoader(Parts parts) : parts_(std::move(parts)) {}
 
 VersionLoader::~VersionLoader() {
@@ -99,7 +185,9 @@ absl::Status VersionLoader::Begin(VersionOrder order) {
 
 void VersionLoader::Make(VersionOrder order) {
   const std::shared_ptr<VersionSink> sink = order.sink;
-  const absl::Status handed = [&]() -> absl::Status {
+  std::string path;
+  absl::StatusOr<ServedVersion::Parts> made =
+      [&]() -> absl::StatusOr<ServedVersion::Parts> {
     ASSIGN_OR_RETURN(const std::shared_ptr<const ServedVersion> active,
                      parts_.directory->Resolve(order.model, ""));
     ASSIGN_OR_RETURN(std::shared_ptr<const LoadedModel> revision,
@@ -110,14 +198,15 @@ void VersionLoader::Make(VersionOrder order) {
           parts_.layout.BlockBytes(), " bytes as those of ", active->label(),
           " do, found ", revision->layout.BlockBytes()));
     }
-    ServedVersion::Parts version =
-        MakeVersionParts(parts_.options, std::move(revision), active->model(),
-                         order.label, parts_.cache_tokens);
-    const std::string path =
-        order.path.empty() ? active->info().path : order.path;
-    return Hand(std::move(order), std::move(version), path);
+    RETURN_IF_ERROR(CheckWarmable(order, *active, revision->info));
+    path = order.path.empty() ? active->info().path : order.path;
+    return MakeVersionParts(parts_.options, std::move(revision),
+                            active->model(), order.label, parts_.cache_tokens);
   }();
-  busy_ = false;
+  busy_ = false;  // whoever hears of the end may begin another
+  const absl::Status handed =
+      made.ok() ? Hand(std::move(order), *std::move(made), path)
+                : made.status();
   if (!handed.ok()) sink->OnEnd(handed, VersionInfo());
 }
 
@@ -145,13 +234,32 @@ absl::Status VersionLoader::Hand(VersionOrder order,
                                  std::string_view path) const {
   VersionInfo info = InfoOf(version, path, order.quota_blocks);
   return parts_.inbox->Post(
-      [order = std::move(order), version = std::move(version),
-       info = std::move(info)](KvCache&, VersionKeeper& versions) mutable {
+      [inbox = parts_.inbox, order = std::move(order),
+       version = std::move(version), info = std::move(info)](
+          KvCache& cache, VersionKeeper& versions) mutable {
         absl::StatusOr<VersionInfo> added =
             versions.Add(std::move(version), std::move(info));
-        if (added.ok()) added = versions.BeginServing(added->id);
-        order.sink->OnEnd(added.status(), added.ok() ? *added : VersionInfo());
+        if (!added.ok()) {
+          return order.sink->OnEnd(added.status(), VersionInfo());
+        }
+        WarmUp(order, *added, cache, versions, *inbox);
       });
+}
+
+// On the engine thread, which reads the order that it posts here in its next
+// turn.
+void VersionLoader::WarmUp(const VersionOrder& order, const VersionInfo& added,
+                           const KvCache& cache, VersionKeeper& versions,
+                           Inbox& inbox) {
+  WarmOrder warm;
+  warm.sink = std::make_shared<ServeWhenWarm>(&versions, added, order.sink);
+  warm.prefixes = PrefixesToReplay(cache, versions.ActiveVersion(added.model),
+                                   order.warm_prefixes);
+  if (warm.prefixes.empty()) return warm.sink->OnEnd(absl::OkStatus(), {});
+  warm.version = versions.Share(added.id);
+  const std::shared_ptr<WarmSink> sink = warm.sink;
+  const absl::Status posted = inbox.Post(std::move(warm));
+  if (!posted.ok()) sink->OnEnd(posted, {});
 }
 
 }  // namespace kvasir

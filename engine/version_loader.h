@@ -62,6 +62,9 @@ class VersionLoader {
       const VersionOrder& order, const ServedVersion& active) const;
   absl::Status Hand(VersionOrder order, ServedVersion::Parts version,
                     std::string_view path) const;
+  static void WarmUp(const VersionOrder& order, const VersionInfo& added,
+                     const KvCache& cache, VersionKeeper& versions,
+                     Inbox& inbox);
 
   const Parts parts_;
   std::atomic<bool> abandoned_{false};

@@ -142,6 +142,31 @@ TEST_P(ExactnessTest, WithAndWithoutPrefixHits) {
   Expect(rig.RunAlone(cases_), "flushed, then alone");
 }
 
+// A warmed block is a computed one, bit for bit: whoever hits it cannot tell,
+// whatever is decoded beside the warm-up and however it is cut.
+TEST_P(ExactnessTest, AfterAWarmUp) {
+  for (const int32_t chunk : {5, 256}) {
+    options_.prefill_chunk = chunk;
+    ExactnessRig rig(options_);
+    std::vector<WarmPrefix> prefixes;
+    for (const ExactnessCase& one : cases_) {
+      if (one.prompt.size() >= 16) prefixes.push_back({.tokens = one.prompt});
+    }
+    rig.Warm(prefixes, 3);
+    const std::vector<ExactnessAnswer> warm = rig.Run(cases_, Staggered());
+    Expect(warm, absl::StrCat("warmed in chunks of ", chunk));
+    for (size_t i = 0; i < warm.size(); ++i) {
+      EXPECT_EQ(warm[i].usage.cached_tokens,
+                (static_cast<int64_t>(cases_[i].prompt.size()) - 1) / 16 * 16);
+    }
+    // And what is warmed while others are answered.
+    rig.Flush();
+    rig.BeginWarm(prefixes, 2);
+    Expect(rig.Run(cases_, Staggered()), "beside a warm-up");
+    Expect(rig.Run(cases_), "after it");
+  }
+}
+
 // C6: blocks that move, go and come back change no bit.
 TEST_P(ExactnessTest, WhileTheCacheIsResized) {
   ExactnessRig rig(options_);

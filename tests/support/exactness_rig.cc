@@ -125,6 +125,25 @@ std::vector<ExactnessAnswer> ExactnessRig::Run(
   return answers;
 }
 
+std::shared_ptr<RecordingWarm> ExactnessRig::BeginWarm(
+    std::vector<WarmPrefix> prefixes, int32_t parallelism) {
+  auto sink = std::make_shared<RecordingWarm>();
+  KV_CHECK(inbox_
+               .Post(WarmOrder{.version = *directory_.Resolve("", ""),
+                               .prefixes = std::move(prefixes),
+                               .parallelism = parallelism,
+                               .sink = sink})
+               .ok());
+  return sink;
+}
+
+void ExactnessRig::Warm(std::vector<WarmPrefix> prefixes, int32_t parallelism) {
+  const auto sink = BeginWarm(std::move(prefixes), parallelism);
+  while (loop_->Turn()) {
+  }
+  EXPECT_TRUE(sink->ok()) << sink->status.value_or(absl::OkStatus());
+}
+
 void ExactnessRig::BeginResize() {
   class Sink final : public ResizeSink {
    public:

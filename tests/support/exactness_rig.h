@@ -16,6 +16,7 @@
 #include "engine/version_keeper.h"
 #include "tests/support/fake_clock.h"
 #include "tests/support/recording_sink.h"
+#include "tests/support/recording_warm.h"
 
 namespace kvasir {
 
@@ -51,6 +52,11 @@ class ExactnessRig {
       const std::vector<ExactnessCase>& cases);
 
   void Flush() { cache_->Flush(); }
+
+  // Posts a warm-up; the other one turns until all of it is resident.
+  std::shared_ptr<RecordingWarm> BeginWarm(std::vector<WarmPrefix> prefixes,
+                                           int32_t parallelism);
+  void Warm(std::vector<WarmPrefix> prefixes, int32_t parallelism);
 
   // While Run() turns, the cache goes to each of these sizes in turn, over and
   // over, by one strategy after the other.

@@ -112,6 +112,15 @@ LoopHarness::LoopHarness(const Options& options)
 
 VersionInfo LoopHarness::AddVersion(const std::string& label, int32_t weights,
                                     bool activate) {
+  const VersionInfo warming = AddWarmingVersion(label, weights);
+  absl::StatusOr<VersionInfo> added = versions_->BeginServing(warming.id);
+  if (added.ok() && activate) added = versions_->Activate("", label);
+  KV_CHECK(added.ok()) << added.status();
+  return *added;
+}
+
+VersionInfo LoopHarness::AddWarmingVersion(const std::string& label,
+                                           int32_t weights) {
   runners_.push_back(std::make_shared<FakeRunner>(cache_->layout(), weights));
   ServedVersion::Parts parts = FakeVersion(
       label, std::make_shared<HookedRunner>(runners_.back(), options_.hooks),
@@ -122,8 +131,6 @@ VersionInfo LoopHarness::AddVersion(const std::string& label, int32_t weights,
   info.fingerprint = absl::StrCat("weights ", weights);
   absl::StatusOr<VersionInfo> added =
       versions_->Add(std::move(parts), std::move(info));
-  if (added.ok()) added = versions_->BeginServing(added->id);
-  if (added.ok() && activate) added = versions_->Activate("", label);
   KV_CHECK(added.ok()) << added.status();
   return *added;
 }

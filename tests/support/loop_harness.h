@@ -62,6 +62,8 @@ class LoopHarness {
   // there from the start is "tiny@0", of weights 0.
   VersionInfo AddVersion(const std::string& label, int32_t weights,
                          bool activate = true);
+  // One that is warming.
+  VersionInfo AddWarmingVersion(const std::string& label, int32_t weights);
 
   // Checks and submits as the engine does; a request without a version gets
   // the active one.
@@ -87,6 +89,8 @@ class LoopHarness {
   FakeClock& clock() { return clock_; }
   // Of the version that is there from the start.
   FakeRunner& runner() { return *runners_.front(); }
+  // Of the one that was added `index`-th.
+  FakeRunner& runner(size_t index) { return *runners_.at(index); }
   KvCache& cache() { return *cache_; }
   Inbox& inbox() { return inbox_; }
   EngineLoop& loop() { return *loop_; }
