@@ -21,6 +21,7 @@
 #include "server/resize_reactor.h"
 #include "server/version_choice.h"
 #include "server/version_codec.h"
+#include "server/warm_call.h"
 
 namespace kvasir {
 namespace {
@@ -208,6 +209,22 @@ grpc::ServerWriteReactor<grpc::ByteBuffer>* AdminService::CreateCacheVersion(
     ASSIGN_OR_RETURN(const v1::CreateCacheVersionRequest request,
                      ParseRequest<v1::CreateCacheVersionRequest>(*wire));
     return StartCreateVersion(request, *backend, reactor);
+  };
+  if (const absl::Status started = start(); !started.ok()) {
+    reactor->End(started);
+  }
+  return reactor.get();
+}
+
+grpc::ServerWriteReactor<grpc::ByteBuffer>* AdminService::WarmCache(
+    grpc::CallbackServerContext* context, const grpc::ByteBuffer* wire) {
+  const std::shared_ptr<ProgressReactor> reactor =
+      ProgressReactor::Make(stats_, "kvasir.v1.CacheAdmin/WarmCache");
+  const auto start = [&]() -> absl::Status {
+    ASSIGN_OR_RETURN(GenerationBackend * backend, state_->Accepting());
+    ASSIGN_OR_RETURN(v1::WarmCacheRequest request,
+                     ParseRequest<v1::WarmCacheRequest>(*wire));
+    return StartWarmCache(std::move(request), *backend, *work_, reactor);
   };
   if (const absl::Status started = start(); !started.ok()) {
     reactor->End(started);

@@ -93,6 +93,9 @@ class AdminService final : public RawAdminService {
   grpc::ServerUnaryReactor* DeleteCacheVersion(
       grpc::CallbackServerContext* context, const grpc::ByteBuffer* wire,
       grpc::ByteBuffer* answer) override;
+  grpc::ServerWriteReactor<grpc::ByteBuffer>* WarmCache(
+      grpc::CallbackServerContext* context,
+      const grpc::ByteBuffer* wire) override;
 
   KVASIR_REFUSED_STREAM(WatchCacheStats)
   KVASIR_REFUSED_UNARY(ListPrefixes)
@@ -100,7 +103,6 @@ class AdminService final : public RawAdminService {
   KVASIR_REFUSED_UNARY(PinPrefix)
   KVASIR_REFUSED_UNARY(UnpinPrefix)
   KVASIR_REFUSED_UNARY(EvictPrefixes)
-  KVASIR_REFUSED_STREAM(WarmCache)
   KVASIR_REFUSED_STREAM(SaveSnapshot)
   KVASIR_REFUSED_STREAM(RestoreSnapshot)
   KVASIR_REFUSED_UNARY(GetCachePolicy)

@@ -3,11 +3,13 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <csignal>
 #include <cstdint>
 #include <cstring>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 #include <utility>
@@ -23,6 +25,7 @@
 #include "server/log.h"
 #include "server/model_load.h"
 #include "server/signals.h"
+#include "server/start_warmup.h"
 #include "server/text.h"
 #include "server/version_choice.h"
 
@@ -110,11 +113,20 @@ class Daemon {
   int Load();
   int ServeUntilSignal();
   int Drain();
+  // Lets the server be ready when its cache is warm, or when it has waited long
+  // enough.
+  void LookAtWarmup();
+  void BecomeReady();
 
   const ServerConfig& config_;
   Signals signals_;
   std::atomic<bool> broken_{false};
   std::unique_ptr<KvasirServer> server_;
+  GenerationBackend* backend_ = nullptr;  // the server's
+
+  std::optional<StartWarmup> warmup_;  // while anybody cares for its end
+  bool ready_ = false;
+  absl::Duration ready_by_ = absl::InfiniteDuration();  // steady
 };
 
 int Daemon::Run() {
@@ -168,17 +180,50 @@ int Daemon::Load() {
   }
   std::unique_ptr<GenerationBackend> backend =
       MakeEngineBackend(*std::move(engine));
-  const GenerationBackend& ready = *backend;
+  backend_ = backend.get();
+  const bool warms = config_.warm.request.prompts_size() > 0;
+  if (warms) server_->HoldReady();
   server_->Serve(std::move(backend));
-  const auto version = FirstVersion(ready);
-  LogChat(version->info());
-  LogReady(*server_, ready, *version);
+  LogChat(FirstVersion(*backend_)->info());
+  if (!warms) {
+    BecomeReady();
+    return -1;
+  }
+  ready_by_ = Clock::Steady().Now() + config_.warm_deadline;
+  warmup_.emplace(&config_.warm, [this] { signals_.Wake(); });
+  Log(LogLevel::kInfo, "warming the cache",
+      {{"prefixes", absl::StrCat(config_.warm.request.prompts_size())},
+       {"deadline", absl::FormatDuration(config_.warm_deadline)}});
+  warmup_->Begin(*backend_);
+  LookAtWarmup();
   return -1;
+}
+
+void Daemon::BecomeReady() {
+  ready_ = true;
+  server_->ReleaseReady();
+  LogReady(*server_, *backend_, *FirstVersion(*backend_));
+}
+
+void Daemon::LookAtWarmup() {
+  if (!warmup_.has_value()) return;
+  if (warmup_->ended()) {
+    warmup_->LogEnd();
+    warmup_.reset();
+    if (!ready_) BecomeReady();
+  } else if (!ready_ && Clock::Steady().Now() >= ready_by_) {
+    warmup_->LogDeadline(config_.warm_deadline);
+    BecomeReady();
+  }
 }
 
 int Daemon::ServeUntilSignal() {
   while (true) {
-    const Signals::Event event = signals_.Wait(absl::InfiniteDuration());
+    const Signals::Event event =
+        signals_.Wait(ready_ ? absl::InfiniteDuration()
+                             : std::max(ready_by_ - Clock::Steady().Now(),
+                                        absl::ZeroDuration()));
+    if (event.signal == 0) LookAtWarmup();
     if (event.signal != 0) {
       Log(LogLevel::kInfo, "draining",
           {{"signal", NameOf(event.signal)},
@@ -199,6 +244,7 @@ int Daemon::ServeUntilSignal() {
 }
 
 int Daemon::Drain() {
+  if (warmup_.has_value()) warmup_->CallOff();
   server_->BeginDrain();
   std::atomic<bool> drained{false};
   std::thread drain([this, &drained] {

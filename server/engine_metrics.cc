@@ -145,6 +145,9 @@ void AddTokens(const EngineStats& stats, MetricFamilies& out) {
   out.Add({{"source", "device"}}, Number(stats.prompt_tokens_cached));
   out.Counter("kvasir_generation_tokens_total", "Tokens generated.",
               Number(stats.generation_tokens));
+  out.Counter("kvasir_warmed_tokens_total",
+              "Tokens computed before anybody asked for them.",
+              Number(stats.warmed_tokens));
   out.OpenCounter("kvasir_recomputed_tokens_total",
                   "Tokens computed again, by why.");
   out.Add({{"reason", "preemption"}}, Number(stats.recomputed_tokens));

@@ -48,6 +48,9 @@ class EngineBackend final : public GenerationBackend {
   absl::Status ResizeCache(ResizeOrder order) override {
     return engine_->ResizeCache(std::move(order));
   }
+  absl::Status WarmCache(WarmOrder order) override {
+    return engine_->WarmCache(std::move(order));
+  }
   void BeginDrain() override { engine_->BeginDrain(); }
   void CancelAll(CancelSource source, std::string_view reason) override {
     engine_->CancelAll(source, reason);

@@ -39,6 +39,7 @@ class GenerationBackend {
                       std::string_view reason) = 0;
   virtual absl::StatusOr<FlushOutcome> FlushCache() = 0;
   virtual absl::Status ResizeCache(ResizeOrder order) = 0;
+  virtual absl::Status WarmCache(WarmOrder order) = 0;
   virtual void BeginDrain() = 0;
   virtual void CancelAll(CancelSource source, std::string_view reason) = 0;
   virtual bool WaitIdle(absl::Duration timeout) = 0;

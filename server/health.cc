@@ -49,7 +49,8 @@ void Health::Update() {
       }
     }
     state_->SetHealthy(healthy);
-    const bool serving = healthy && state_->phase() == ServerPhase::kServing;
+    const bool serving = healthy && !state_->ready_held() &&
+                         state_->phase() == ServerPhase::kServing;
     if (serving != serving_) {
       serving_ = serving;
       for (const char* name : kServices) {

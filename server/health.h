@@ -17,8 +17,8 @@ namespace kvasir {
 // Keeps grpc.health.v1 and ServerState::healthy() true to what the engine can
 // do. "", kvasir.v1.Inference and kvasir.v1.CacheAdmin are SERVING exactly if a
 // token could be made now: the model is loaded, the server does not drain, the
-// engine is neither broken nor stuck. "liveness" is SERVING as long as the
-// process lives.
+// engine is neither broken nor stuck; and nobody holds readiness until the
+// cache is warm. "liveness" is SERVING as long as the process lives.
 //
 // Looks every kPeriod on a thread of its own; Update() looks at once.
 class Health {

@@ -156,6 +156,13 @@ void KvasirServer::Serve(std::unique_ptr<GenerationBackend> backend) {
   impl_->memory.Start(impl_->backend.get());
 }
 
+void KvasirServer::HoldReady() { impl_->state.HoldReady(); }
+
+void KvasirServer::ReleaseReady() {
+  impl_->state.ReleaseReady();
+  impl_->health->Update();
+}
+
 void KvasirServer::BeginDrain() {
   impl_->state.BeginDrain();
   if (impl_->health != nullptr) impl_->health->Update();

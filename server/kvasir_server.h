@@ -38,6 +38,11 @@ class KvasirServer {
   // The model is loaded: from now on calls are served. Once.
   void Serve(std::unique_ptr<GenerationBackend> backend);
 
+  // Health says NOT_SERVING from Serve() on until it is released, although
+  // calls are served. Before Serve().
+  void HoldReady();
+  void ReleaseReady();
+
   // NOT_SERVING and no new requests from now on; running ones go on.
   void BeginDrain();
 

@@ -24,8 +24,8 @@ void AddServerMetrics(const ServerState& state, const ModelInfo* info,
            {"simd", info == nullptr ? "unknown" : info->backend},
            {"cuda", "none"}},
           1);
-  const bool serving =
-      state.phase() == ServerPhase::kServing && state.healthy();
+  const bool serving = state.phase() == ServerPhase::kServing &&
+                       state.healthy() && !state.ready_held();
   out.OpenGauge("kvasir_serving", "Whether a service is SERVING, 0 or 1.");
   for (const char* service : {"kvasir.v1.Inference", "kvasir.v1.CacheAdmin"}) {
     out.Add({{"service", service}}, serving ? 1 : 0);
@@ -79,7 +79,8 @@ void AddCallMetrics(const CallStats::Copy& calls, const std::string& model_name,
         std::pair{"rollback_version",
                   "kvasir.v1.CacheAdmin/RollbackCacheVersion"},
         std::pair{"delete_version",
-                  "kvasir.v1.CacheAdmin/DeleteCacheVersion"}}) {
+                  "kvasir.v1.CacheAdmin/DeleteCacheVersion"},
+        std::pair{"warm", "kvasir.v1.CacheAdmin/WarmCache"}}) {
     double done = 0;
     double failed = 0;
     for (const auto& [key, histogram] : calls.durations) {

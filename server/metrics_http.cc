@@ -134,7 +134,8 @@ std::string WhyNotReady(const ServerState& state) {
   if (const auto accepting = state.Accepting(); !accepting.ok()) {
     return std::string(accepting.status().message());
   }
-  return state.healthy() ? "" : "the engine is stalled or broken";
+  if (!state.healthy()) return "the engine is stalled or broken";
+  return state.ready_held() ? "the cache is being warmed" : "";
 }
 
 }  // namespace kvasir

@@ -43,7 +43,7 @@ void ProgressReactor::End(const absl::Status& status,
     if (end_.has_value()) return;
     end_ = status;
     newest_.reset();
-    if (status.ok() && last != nullptr) newest_ = ToBytes(*last);
+    if (last != nullptr) newest_ = ToBytes(*last);
   }
   Go();
 }

@@ -37,7 +37,7 @@ class ProgressReactor final
   bool Report(absl::FunctionRef<grpc::ByteBuffer()> encode)
       ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Ends the call, after `last` if it went well. Nothing if it has ended.
+  // Ends the call, after `last` if there is one. Nothing if it has ended.
   void End(const absl::Status& status,
            const google::protobuf::Message* last = nullptr)
       ABSL_LOCKS_EXCLUDED(mu_);

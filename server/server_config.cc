@@ -128,6 +128,12 @@ absl::Status SetPrefixCaching(Target target, const std::string& text) {
   return absl::OkStatus();
 }
 
+absl::Status SetWarmFile(Target target, const std::string& text) {
+  if (text.empty()) return absl::OkStatus();
+  ASSIGN_OR_RETURN(target.config.warm, ReadWarmFile(text));
+  return absl::OkStatus();
+}
+
 absl::Status SetSimd(Target target, const std::string& text) {
   if (text != "auto" && text != "scalar") {
     return absl::InvalidArgumentError(
@@ -283,6 +289,14 @@ const Option kOptions[] = {
      SetEngineText<&EngineOptions::kv_type>},
     {"cache.prefix_caching", "--prefix-caching", "BOOL", "true",
      "Whether requests share the blocks of equal prefixes", SetPrefixCaching},
+    {"cache.warm_file", "--warm-file", "FILE", "",
+     "YAML file of prefixes that are computed at start, before the server is "
+     "ready",
+     SetWarmFile},
+    {"cache.warm_deadline", "--warm-deadline", "TIME", "5m",
+     "How long --warm-file may keep the server from being ready; it goes on "
+     "after that",
+     SetTime<&ServerConfig::warm_deadline>},
     {"engine.threads", "--threads", "COUNT", "0",
      "Threads that compute; 0: what the process may use",
      SetEngineCount<&EngineOptions::thread_count, 0>},

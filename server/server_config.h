@@ -14,6 +14,7 @@
 #include "server/cache_sizing.h"
 #include "server/config_values.h"
 #include "server/log.h"
+#include "server/warm_file.h"
 
 namespace kvasir {
 
@@ -28,6 +29,10 @@ struct ServerConfig {
   int32_t stream_queue_limit = 0;  // events that wait for one slow client
   absl::Duration drain_timeout;
   absl::Duration stall_timeout;
+
+  WarmFile warm;  // computed at start; no prompts: nothing is
+  // How long that may keep the server from being ready.
+  absl::Duration warm_deadline;
 
   LogFormat log_format = LogFormat::kText;
   LogLevel log_level = LogLevel::kInfo;

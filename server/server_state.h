@@ -32,6 +32,12 @@ class ServerState {
   void SetHealthy(bool healthy) { healthy_ = healthy; }
   bool healthy() const { return healthy_; }
 
+  // Not ready for traffic although requests are served, before the cache is
+  // warm.
+  void HoldReady() { held_ = true; }
+  void ReleaseReady() { held_ = false; }
+  bool ready_held() const { return held_; }
+
   void SetLoadProgress(int64_t done_bytes, int64_t total_bytes);
   int64_t load_done_bytes() const { return load_done_bytes_; }
   int64_t load_total_bytes() const { return load_total_bytes_; }
@@ -54,6 +60,7 @@ class ServerState {
   std::atomic<GenerationBackend*> backend_{nullptr};
   std::atomic<ServerPhase> phase_{ServerPhase::kLoading};
   std::atomic<bool> healthy_{false};
+  std::atomic<bool> held_{false};
   std::atomic<int64_t> load_done_bytes_{0};
   std::atomic<int64_t> load_total_bytes_{0};
 };

@@ -224,6 +224,7 @@ void AddCacheCommands(CLI::App& app, Action& action) {
     };
   });
   AddVersionCommands(*cache, action);
+  AddWarmCommand(*cache, action);
   auto wait = std::make_shared<std::string>();
   CLI::App* flush =
       cache->add_subcommand("flush", "Drop what no request holds");

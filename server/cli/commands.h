@@ -22,6 +22,7 @@ void AddTokenizeCommands(CLI::App& app, Action& action);
 void AddModelCommands(CLI::App& app, Action& action);
 void AddCacheCommands(CLI::App& app, Action& action);
 void AddVersionCommands(CLI::App& cache, Action& action);
+void AddWarmCommand(CLI::App& cache, Action& action);
 void AddHealthCommands(CLI::App& app, Action& action);
 
 // The program but for main(): arguments without the program's name; the exit

@@ -167,6 +167,40 @@ TEST_F(DaemonTest, IdleDaemonEndsWithZeroOnAnySignal) {
   }
 }
 
+// Traffic must not come before the cache is warm; nor never, if it gets there
+// too late.
+TEST_F(DaemonTest, ReadyWhenItsFileIsWarmOrTheDeadlineIsOver) {
+  const std::string file = TempPath("daemon_warm.yaml");
+  std::ofstream(file) << "prefixes:\n- text: " << std::string(400, 'a')
+                      << "\n- token_ids: [999999]\n";
+  Process daemon(Arguments({"--warm-file=" + file}));
+  daemon.WaitForLine("kvasird is ready");
+  EXPECT_THAT(daemon.log(), HasSubstr("a prefix cannot be warmed line=3"));
+  EXPECT_THAT(daemon.log(), HasSubstr("refused=1"));
+  EXPECT_LT(daemon.log().find("refused=1"),
+            daemon.log().find("kvasird is ready"));
+  daemon.Signal(SIGTERM);
+  EXPECT_EQ(daemon.Wait(), 0) << daemon.log();
+
+  std::ofstream(file) << "prefixes:\n- text: " << std::string(4000, 'a')
+                      << "\n";
+  Process late(Arguments(
+      {"--warm-file=" + file, "--warm-deadline=0", "--prefill-chunk=1"}));
+  late.WaitForLine("kvasird is ready");
+  EXPECT_THAT(late.log(), HasSubstr("not done by its deadline"));
+  late.Signal(SIGTERM);
+  EXPECT_EQ(late.Wait(), 0) << late.log();
+}
+
+TEST_F(DaemonTest, AFaultyWarmFileIsToldBeforeTheModelLoads) {
+  const std::string file = TempPath("daemon_faulty.yaml");
+  std::ofstream(file) << "prefixes:\n- txt: hello\n";
+  Process daemon(Arguments({"--warm-file=" + file}));
+  EXPECT_EQ(daemon.Wait(), 1);
+  EXPECT_THAT(daemon.log(), HasSubstr("--warm-file: " + file + ":2: unknown"));
+  EXPECT_EQ(daemon.log().find("loading the model"), std::string::npos);
+}
+
 // SRV-1 (c): the stream goes on, new calls do not.
 TEST_F(DaemonTest, RunningStreamOutlivesTheFirstSignal) {
   Process daemon(Arguments());

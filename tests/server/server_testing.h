@@ -150,6 +150,11 @@ class FakeBackend final : public GenerationBackend {
     if (resize_status.ok()) resize_ = std::move(order);
     return resize_status;
   }
+  absl::Status WarmCache(WarmOrder order) override {
+    absl::MutexLock lock(&mu_);
+    warm_ = std::move(order);
+    return absl::OkStatus();
+  }
   void BeginDrain() override {}
   void CancelAll(CancelSource source, std::string_view reason) override {}
   bool WaitIdle(absl::Duration timeout) override { return !busy; }
@@ -176,6 +181,10 @@ class FakeBackend final : public GenerationBackend {
   ResizeOrder resize() const {
     absl::MutexLock lock(&mu_);
     return resize_;
+  }
+  WarmOrder warm() const {
+    absl::MutexLock lock(&mu_);
+    return warm_;
   }
   std::vector<std::string> cancelled() const {
     absl::MutexLock lock(&mu_);
@@ -266,6 +275,7 @@ class FakeBackend final : public GenerationBackend {
   std::vector<Request> requests_ ABSL_GUARDED_BY(mu_);
   std::vector<std::shared_ptr<TokenSink>> sinks_ ABSL_GUARDED_BY(mu_);
   ResizeOrder resize_ ABSL_GUARDED_BY(mu_);
+  WarmOrder warm_ ABSL_GUARDED_BY(mu_);
   VersionOrder order_ ABSL_GUARDED_BY(mu_);
   std::vector<std::string> moves_ ABSL_GUARDED_BY(mu_);
   std::vector<std::string> cancelled_ ABSL_GUARDED_BY(mu_);

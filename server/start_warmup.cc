@@ -1,0 +1,151 @@
+#include "server/start_warmup.h"
+
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/synchronization/mutex.h"
+
+#include "engine/warm_order.h"
+#include "server/log.h"
+#include "server/version_choice.h"
+#include "server/warm_codec.h"
+
+namespace kvasir {
+namespace {
+
+// Lines of the file that one line of the log names.
+constexpr size_t kMaxNamedLines = 20;
+
+}  // namespace
+
+// What the engine has told, and what it is told.
+class StartWarmup::Sink final : public WarmSink {
+ public:
+  explicit Sink(std::function<void()> on_end) : on_end_(std::move(on_end)) {}
+
+  bool OnProgress(const WarmReport& report) override {
+    absl::MutexLock lock(&mu_);
+    report_ = report;
+    return !called_off_;
+  }
+
+  void OnEnd(const absl::Status& status,
+             absl::Span<const WarmedPrefix> prefixes) override {
+    {
+      absl::MutexLock lock(&mu_);
+      status_ = status;
+      prefixes_.assign(prefixes.begin(), prefixes.end());
+    }
+    on_end_();
+  }
+
+  void CallOff() {
+    absl::MutexLock lock(&mu_);
+    called_off_ = true;
+  }
+  // In the order of the engine's prefixes, the line of each.
+  void SetLines(std::vector<int> lines, size_t refused) {
+    absl::MutexLock lock(&mu_);
+    lines_ = std::move(lines);
+    refused_ = refused;
+  }
+  bool ended() const {
+    absl::MutexLock lock(&mu_);
+    return status_.has_value();
+  }
+
+  void LogEnd() const {
+    absl::MutexLock lock(&mu_);
+    int64_t tokens = 0;
+    std::vector<int> missing;
+    for (size_t i = 0; i < lines_.size(); ++i) {
+      const bool known = i < prefixes_.size();
+      if (known) tokens += prefixes_[i].resident_tokens;
+      if (known && prefixes_[i].status.ok()) continue;
+      if (missing.size() < kMaxNamedLines) missing.push_back(lines_[i]);
+    }
+    if (status_->ok() && refused_ == 0) {
+      return Log(LogLevel::kInfo, "the cache is warm",
+                 {{"prefixes", absl::StrCat(lines_.size())},
+                  {"resident_tokens", absl::StrCat(tokens)}});
+    }
+    Log(LogLevel::kWarning, "the cache is not as warm as it should be",
+        {{"prefixes", absl::StrCat(lines_.size() + refused_)},
+         {"resident_tokens", absl::StrCat(tokens)},
+         {"refused", absl::StrCat(refused_)},
+         {"missing_lines", absl::StrJoin(missing, ",")},
+         {"reason", std::string(status_->message())}});
+  }
+
+  void LogDeadline(absl::Duration deadline) const {
+    absl::MutexLock lock(&mu_);
+    Log(LogLevel::kWarning,
+        "the warm-up is not done by its deadline and goes on",
+        {{"deadline", absl::FormatDuration(deadline)},
+         {"done", absl::StrCat(report_.done_count)},
+         {"missing", absl::StrCat(lines_.size() + refused_ -
+                                  static_cast<size_t>(report_.done_count))},
+         {"computed_tokens", absl::StrCat(report_.computed_tokens)}});
+  }
+
+ private:
+  const std::function<void()> on_end_;
+  mutable absl::Mutex mu_;
+  bool called_off_ ABSL_GUARDED_BY(mu_) = false;
+  std::vector<int> lines_ ABSL_GUARDED_BY(mu_);
+  size_t refused_ ABSL_GUARDED_BY(mu_) = 0;
+  WarmReport report_ ABSL_GUARDED_BY(mu_);
+  std::optional<absl::Status> status_ ABSL_GUARDED_BY(mu_);
+  std::vector<WarmedPrefix> prefixes_ ABSL_GUARDED_BY(mu_);
+};
+
+StartWarmup::StartWarmup(const WarmFile* file, std::function<void()> on_end)
+    : file_(file), sink_(std::make_shared<Sink>(std::move(on_end))) {}
+
+StartWarmup::~StartWarmup() = default;
+
+void StartWarmup::Begin(GenerationBackend& backend) {
+  WarmOrder order;
+  order.version = FirstVersion(backend);
+  order.sink = sink_;
+  const ServedModel model = ModelOf(*order.version);
+  std::vector<int> lines;
+  for (int i = 0; i < file_->request.prompts_size(); ++i) {
+    const int line = file_->lines[static_cast<size_t>(i)];
+    absl::StatusOr<WarmPrefix> prefix =
+        DecodeWarmPrompt(file_->request, i, model);
+    if (prefix.ok()) {
+      order.prefixes.push_back(*std::move(prefix));
+      lines.push_back(line);
+      continue;
+    }
+    Log(LogLevel::kWarning, "a prefix cannot be warmed",
+        {{"line", absl::StrCat(line)},
+         {"reason", std::string(prefix.status().message())}});
+  }
+  const size_t refused = file_->lines.size() - lines.size();
+  sink_->SetLines(std::move(lines), refused);
+  const absl::Status handed =
+      order.prefixes.empty()
+          ? absl::InvalidArgumentError("no prefix can be warmed")
+          : backend.WarmCache(std::move(order));
+  if (!handed.ok()) sink_->OnEnd(handed, {});
+}
+
+void StartWarmup::CallOff() { sink_->CallOff(); }
+
+bool StartWarmup::ended() const { return sink_->ended(); }
+
+void StartWarmup::LogEnd() const { sink_->LogEnd(); }
+
+void StartWarmup::LogDeadline(absl::Duration deadline) const {
+  sink_->LogDeadline(deadline);
+}
+
+}  // namespace kvasir

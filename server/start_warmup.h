@@ -1,0 +1,47 @@
+#ifndef KVASIR_SERVER_START_WARMUP_H_
+#define KVASIR_SERVER_START_WARMUP_H_
+
+#include <functional>
+#include <memory>
+
+#include "absl/time/time.h"
+
+#include "server/generation_backend.h"
+#include "server/warm_file.h"
+
+namespace kvasir {
+
+// The prefixes that a daemon computes before it calls itself ready. One order
+// to the engine, whose prompts are the file's; those that the model cannot take
+// are told in the log and left out.
+//
+// Main thread, but for what the engine tells.
+class StartWarmup {
+ public:
+  // `file` outlives it. `on_end` is called on the engine thread.
+  StartWarmup(const WarmFile* file, std::function<void()> on_end);
+  ~StartWarmup();
+
+  // Hands the order over; ended at once if there is nothing left to warm or the
+  // engine refuses it.
+  void Begin(GenerationBackend& backend);
+
+  // What is computed stays. It ends soon.
+  void CallOff();
+
+  bool ended() const;
+
+  // One line: what is resident, and what is not. Before the end, of what is
+  // known then.
+  void LogEnd() const;
+  void LogDeadline(absl::Duration deadline) const;
+
+ private:
+  class Sink;
+  const WarmFile* const file_;
+  const std::shared_ptr<Sink> sink_;
+};
+
+}  // namespace kvasir
+
+#endif  // KVASIR_SERVER_START_WARMUP_H_
