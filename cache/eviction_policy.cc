@@ -1,5 +1,10 @@
 #include "cache/eviction_policy.h"
 
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+
+#include "cache/adaptive_policy.h"
+
 namespace kvasir {
 namespace {
 
@@ -14,6 +19,14 @@ class LruPolicy final : public EvictionPolicy {
 
 std::unique_ptr<EvictionPolicy> MakeLruPolicy() {
   return std::make_unique<LruPolicy>();
+}
+
+absl::StatusOr<std::unique_ptr<EvictionPolicy>> EvictionPolicyByName(
+    absl::string_view name) {
+  if (name == "adaptive") return std::make_unique<AdaptivePolicy>();
+  if (name == "lru") return MakeLruPolicy();
+  return absl::InvalidArgumentError(
+      absl::StrCat("wanted adaptive or lru, found ", name));
 }
 
 }  // namespace kvasir

@@ -4,6 +4,9 @@
 #include <cstdint>
 #include <memory>
 
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+
 #include "cache/base/strong_id.h"
 
 namespace kvasir {
@@ -68,6 +71,14 @@ class EvictionPolicy {
 
 // Least recently used first. The reference.
 std::unique_ptr<EvictionPolicy> MakeLruPolicy();
+
+// What an operator gets who asks for nothing else.
+inline constexpr absl::string_view kDefaultEvictionPolicy = "adaptive";
+
+// "adaptive" (AdaptivePolicy) or "lru". INVALID_ARGUMENT with wanted and found
+// for any other name.
+absl::StatusOr<std::unique_ptr<EvictionPolicy>> EvictionPolicyByName(
+    absl::string_view name);
 
 }  // namespace kvasir
 

@@ -84,11 +84,14 @@ absl::StatusOr<std::unique_ptr<KvCache>> MakeCache(const EngineOptions& options,
       std::min(KvCache::MaxBlocks(layout), BlocksOfThisMachine(layout)));
   cache.prefix_caching = options.prefix_caching;
   cache.index_hash_bits = options.index_hash_bits;
-  auto made = KvCache::Create(cache, MakeHostMemory(), MakeLruPolicy());
+  ASSIGN_OR_RETURN(std::unique_ptr<EvictionPolicy> policy,
+                   EvictionPolicyByName(options.eviction_policy));
+  auto made = KvCache::Create(cache, MakeHostMemory(), std::move(policy));
   if (!absl::IsResourceExhausted(made.status())) return made;
   // Where address space is limited (ulimit -v), the cache does without growth.
   cache.address_space_blocks = blocks;
-  return KvCache::Create(cache, MakeHostMemory(), MakeLruPolicy());
+  ASSIGN_OR_RETURN(policy, EvictionPolicyByName(options.eviction_policy));
+  return KvCache::Create(cache, MakeHostMemory(), std::move(policy));
 }
 
 }  // namespace

@@ -47,6 +47,9 @@ struct EngineOptions {
   int32_t block_tokens = 16;
   std::string kv_type = "f16";  // "f16" or "f32"
   bool prefix_caching = true;
+  // What makes room when the cache is full: "adaptive" or "lru", see
+  // cache/eviction_policy.h.
+  std::string eviction_policy = "adaptive";
   int32_t index_hash_bits = 64;  // test hook, see KvCache::Options
 
   int64_t context_limit = 0;    // 0: what the model was trained for

@@ -163,6 +163,8 @@ absl::Status CheckEngineOptions(const EngineOptions& options) {
                      ", found ", options.block_tokens));
   }
   RETURN_IF_ERROR(CheckWord("kv_type", options.kv_type, "f16", "f32"));
+  RETURN_IF_ERROR(
+      CheckWord("eviction_policy", options.eviction_policy, "adaptive", "lru"));
   RETURN_IF_ERROR(CheckWord("activations", options.activations, "q8", "f32"));
   // One token of prompt and one of output.
   if (options.context_limit != 0) {

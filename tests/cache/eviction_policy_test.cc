@@ -26,5 +26,14 @@ TEST(LruPolicyTest, RanksNeitherDepthNorTheTimeOfAsking) {
   EXPECT_FALSE(lru->ranks_change());
 }
 
+TEST(EvictionPolicyByNameTest, KnowsTheDefaultAndRefusesTheUnknown) {
+  // A misspelt option must not silently become another policy.
+  EXPECT_TRUE(EvictionPolicyByName(kDefaultEvictionPolicy).ok());
+  EXPECT_TRUE(EvictionPolicyByName("lru").ok());
+  const auto unknown = EvictionPolicyByName("mru");
+  EXPECT_EQ(unknown.status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(unknown.status().message(), "wanted adaptive or lru, found mru");
+}
+
 }  // namespace
 }  // namespace kvasir

@@ -127,6 +127,7 @@ TEST(Engine, OptionsOutOfRangeAreNamed) {
           {"block_tokens", [](auto& o) { o.block_tokens = 12; }},
           {"block_tokens", [](auto& o) { o.block_tokens = 1 << 20; }},
           {"kv_type", [](auto& o) { o.kv_type = "q3"; }},
+          {"eviction_policy", [](auto& o) { o.eviction_policy = "mru"; }},
           {"activations", [](auto& o) { o.activations = ""; }},
           {"context_limit", [](auto& o) { o.context_limit = 1; }},
           {"token_budget", [](auto& o) { o.token_budget = 0; }},

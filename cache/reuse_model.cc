@@ -1,0 +1,118 @@
+#include "cache/reuse_model.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+
+namespace kvasir {
+namespace {
+
+// Use counts up to this have a class each, larger ones one per doubling.
+constexpr int kExactUses = 8;
+
+}  // namespace
+
+ReuseModel::ReuseModel() {
+  for (Kind& kind : kinds_) {
+    for (int age = 0; age < kAges; ++age) kind.worth[age] = 1 / FirstAge(age);
+  }
+}
+
+int ReuseModel::KindOf(int64_t use_count, bool last) {
+  int64_t use_class = std::clamp<int64_t>(use_count, 1, kExactUses);
+  if (use_count > kExactUses) {
+    use_class += std::bit_width(static_cast<uint64_t>(use_count)) -
+                 std::bit_width(static_cast<uint64_t>(kExactUses));
+  }
+  use_class = std::min<int64_t>(use_class, kUseClasses);
+  return 2 * (static_cast<int>(use_class) - 1) + (last ? 1 : 0);
+}
+
+void ReuseModel::CountReuse(int kind, int64_t age) {
+  ++kinds_[kind].reused[AgeClass(age)];
+}
+
+void ReuseModel::CountLoss(int kind, int64_t age) {
+  ++kinds_[kind].lost[AgeClass(age)];
+}
+
+void ReuseModel::CountWaiting(int kind, int64_t age) {
+  ++kinds_[kind].waiting[AgeClass(age)];
+}
+
+void ReuseModel::LearnNext(double waiting_scale, double price) {
+  Kind& kind = kinds_[next_];
+  EstimateChances(kind, next_ >= 2 ? &kinds_[next_ - 2] : nullptr,
+                  waiting_scale);
+  // The kind that the block has after one more use, and something after it.
+  const Kind& heir = kinds_[std::min((next_ | 1) + 1, kKinds - 2)];
+  EstimateWorth(kind, 1 + kForesight * heir.profit, price);
+  next_ = (next_ + kKinds - 1) % kKinds;
+}
+
+void ReuseModel::Fade() {
+  for (Kind& kind : kinds_) {
+    for (int age = 0; age < kAges; ++age) {
+      kind.reused[age] /= 2;
+      kind.lost[age] /= 2;
+    }
+  }
+}
+
+double ReuseModel::Worth(int kind, int64_t age) const {
+  return kinds_[kind].worth[AgeClass(age)];
+}
+
+int ReuseModel::AgeClass(int64_t age) {
+  if (age < 2) return 0;
+  const int octave = std::bit_width(static_cast<uint64_t>(age)) - 1;
+  const int upper_half = static_cast<int>(age >> (octave - 1)) & 1;
+  return std::min(2 * octave + upper_half, kAges - 1);
+}
+
+double ReuseModel::FirstAge(int age_class) {
+  const double octave = std::ldexp(1.0, age_class / 2);
+  return age_class % 2 == 0 ? octave : octave * 1.5;
+}
+
+void ReuseModel::EstimateChances(Kind& kind, const Kind* like,
+                                 double waiting_scale) {
+  double at_risk = 0;
+  for (int age = kAges - 1; age >= 0; --age) {
+    // Those lost or waiting in an age class saw half of it on average.
+    const double over = kind.lost[age] + kind.waiting[age] * waiting_scale;
+    at_risk += kind.reused[age] + over;
+    kind.at_risk[age] = at_risk - over / 2;
+  }
+  kind.waiting.fill(0);
+  const double borrowed = like == nullptr ? 0 : kBorrowedLives;
+  for (int age = 0; age < kAges; ++age) {
+    const double chance = like == nullptr ? 0 : like->chance[age];
+    kind.chance[age] = std::min((kind.reused[age] + borrowed * chance) /
+                                    (kind.at_risk[age] + 1 + borrowed),
+                                1.0);
+  }
+}
+
+void ReuseModel::EstimateWorth(Kind& kind, double gain, double price) {
+  kind.profit = 0;
+  for (int from = 0; from < kAges; ++from) {
+    double waiting = 1;  // chance of not being back yet
+    double back = 0;
+    double time = 0;
+    double best = 0;
+    for (int age = from; age < kAges; ++age) {
+      const double now = waiting * kind.chance[age];
+      time += (waiting - now / 2) * (FirstAge(age + 1) - FirstAge(age));
+      back += now;
+      waiting -= now;
+      best = std::max(best, back / time);
+      if (from == 0) {
+        kind.profit = std::max(kind.profit, gain * back - price * time);
+      }
+    }
+    kind.worth[from] = std::max(best * gain, kLeastWorth);
+  }
+}
+
+}  // namespace kvasir
