@@ -119,9 +119,10 @@ bool BlockPool::TrimLast() {
 }
 
 BlockId BlockPool::Relocate(BlockId from) {
-  KV_CHECK(state(from) == BlockState::kPinned ||
+  KV_CHECK((state(from) == BlockState::kPinned && !split(from)) ||
            state(from) == BlockState::kCached)
-      << "block " << from << " is " << BlockStateName(state(from));
+      << "block " << from << " is " << (split(from) ? "split and " : "")
+      << BlockStateName(state(from));
   const BlockId to = free_.First();
   free_.Erase(to);
   --total_.blocks.free;
@@ -150,8 +151,8 @@ BlockRef BlockPool::Grant(VersionId owner) {
 
 void BlockPool::Fill(const BlockRef& ref, int32_t tokens) {
   Block& block = At(ref.block());
-  KV_CHECK(block.pins == 1 && !block.kept)
-      << "block " << ref.block() << " is shared or sealed";
+  KV_CHECK(block.pins == 1 && !block.kept && !block.split)
+      << "block " << ref.block() << " is shared, sealed or split";
   KV_CHECK(tokens > 0 && tokens >= block.tokens && tokens <= block_tokens_)
       << "block " << ref.block() << " from " << block.tokens << " to " << tokens
       << " of " << block_tokens_ << " tokens";
@@ -163,11 +164,43 @@ void BlockPool::Fill(const BlockRef& ref, int32_t tokens) {
   block.tokens = tokens;
 }
 
+void BlockPool::Split(const BlockRef& ref) {
+  Block& block = At(ref.block());
+  KV_CHECK(block.pins == 1 && !block.kept && !block.split)
+      << "block " << ref.block() << " is shared, sealed or split";
+  if (block.state == BlockState::kReserved) {
+    Move(ref.block(), BlockState::kPinned);
+  }
+  total_.tokens -= block.tokens;
+  TallyOf(block.owner).tokens -= block.tokens;
+  block.tokens = 0;
+  MarkSplit(ref.block(), true);
+}
+
+void BlockPool::Join(const BlockRef& ref, VersionId owner, int32_t tokens) {
+  SetOwner(ref, owner);
+  MarkSplit(ref.block(), false);
+  Fill(ref, tokens);
+}
+
+void BlockPool::SetOwner(const BlockRef& ref, VersionId owner) {
+  Block& block = At(ref.block());
+  KV_CHECK(block.split && owner.valid()) << "block " << ref.block();
+  if (block.owner == owner) return;
+  BlockTally& before = TallyOf(block.owner);
+  --before.blocks.pinned;
+  --before.split_blocks;
+  block.owner = owner;
+  ++TallyOf(owner).blocks.pinned;
+  ++TallyOf(owner).split_blocks;
+}
+
 BlockRef BlockPool::Pin(BlockId id) {
   Block& block = At(id);
-  KV_CHECK(block.state == BlockState::kPinned ||
+  KV_CHECK((block.state == BlockState::kPinned && !block.split) ||
            block.state == BlockState::kCached)
-      << "block " << id << " is " << BlockStateName(block.state);
+      << "block " << id << " is " << (block.split ? "split and " : "")
+      << BlockStateName(block.state);
   if (block.state == BlockState::kCached) Move(id, BlockState::kPinned);
   ++block.pins;
   return BlockRef(this, id);
@@ -209,8 +242,17 @@ BlockTally& BlockPool::TallyOf(VersionId owner) {
   return by_owner_[index];
 }
 
+void BlockPool::MarkSplit(BlockId id, bool split) {
+  Block& block = At(id);
+  const int64_t change = int64_t{split} - int64_t{block.split};
+  total_.split_blocks += change;
+  TallyOf(block.owner).split_blocks += change;
+  block.split = split;
+}
+
 void BlockPool::Move(BlockId id, BlockState to) {
   Block& block = At(id);
+  if (block.split) MarkSplit(id, false);  // its pieces are gone
   --CountOf(total_.blocks, block.state);
   ++CountOf(total_.blocks, to);
   if (BelongsToVersion(block.state)) {
@@ -253,8 +295,10 @@ std::vector<std::string> BlockPool::Violations() const {
     const bool owned = BelongsToVersion(block.state);
     ++CountOf(total.blocks, block.state);
     total.tokens += block.tokens;
+    total.split_blocks += block.split;
     if (owned) {
       BlockTally& tally = by_owner[block.owner.value()];
+      tally.split_blocks += block.split;
       ++CountOf(tally.blocks, block.state);
       tally.tokens += block.tokens;
     }
@@ -268,12 +312,14 @@ std::vector<std::string> BlockPool::Violations() const {
         pinned != (block.pins > 0) || (!owned && block.tokens != 0) ||
         ((block.kept || block.pins > 1) && !full) ||
         ((block.state == BlockState::kCached) && !block.kept) ||
-        ((block.state == BlockState::kPinned) && block.tokens == 0)) {
-      found.push_back(
-          absl::StrCat("block ", i, " is ", BlockStateName(block.state),
-                       " with ", block.pins, " pins, ", block.tokens,
-                       " tokens, ", block.kept ? "" : "not ", "kept, ",
-                       free_.Contains(id) ? "" : "not ", "in the free set"));
+        (block.split && (block.state != BlockState::kPinned || block.kept)) ||
+        ((block.state == BlockState::kPinned) &&
+         (block.tokens == 0) != block.split)) {
+      found.push_back(absl::StrCat(
+          "block ", i, " is ", BlockStateName(block.state), " with ",
+          block.pins, " pins, ", block.tokens, " tokens, ",
+          block.kept ? "" : "not ", "kept, ", block.split ? "" : "not ",
+          "split, ", free_.Contains(id) ? "" : "not ", "in the free set"));
     }
   }
   if (total != total_ || by_owner != by_owner_) {

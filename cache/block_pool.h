@@ -27,10 +27,11 @@ enum class BlockState : uint8_t {
 absl::string_view BlockStateName(BlockState state);
 
 // Blocks of a pool, or of one version in it, by state, and the tokens that its
-// pinned and cached ones hold. Plain value.
+// pinned and cached ones hold as whole blocks. Plain value.
 struct BlockTally {
   BlockCounts blocks;
-  int64_t tokens = 0;
+  int64_t split_blocks = 0;  // of the pinned ones, those in pieces
+  int64_t tokens = 0;        // of the others
   friend bool operator==(const BlockTally&, const BlockTally&) = default;
 };
 
@@ -69,6 +70,7 @@ class [[nodiscard]] BlockRef {
 //   pinned   -> free      its last BlockRef goes, and it was not
 //   cached   -> pinned    Pin()
 //   cached   -> free      Forget()
+//   reserved -> pinned    Split(): the block is in pieces, see TailPieces
 //
 // Blocks from limit() on are on their way out: where one of them would be free
 // it is leaving, and SetLimit() turns the one into the other. Relocate() swaps
@@ -105,6 +107,17 @@ class BlockPool {
   // its single holder, and not once it is kept.
   void Fill(const BlockRef& ref, int32_t tokens);
 
+  // From now on the block is in pieces, of which TailPieces keeps account:
+  // pinned as long as `ref` lives, whatever they hold. Only for its single
+  // holder, and not once it is kept.
+  void Split(const BlockRef& ref);
+
+  // Undoes Split(): the block holds `tokens` tokens, all of `owner`.
+  void Join(const BlockRef& ref, VersionId owner, int32_t tokens);
+
+  // A split block is counted with another version.
+  void SetOwner(const BlockRef& ref, VersionId owner);
+
   // One more pin on a pinned or cached block.
   BlockRef Pin(BlockId block);
 
@@ -117,6 +130,7 @@ class BlockPool {
 
   BlockState state(BlockId block) const { return At(block).state; }
   bool kept(BlockId block) const { return At(block).kept; }
+  bool split(BlockId block) const { return At(block).split; }
   int32_t pin_count(BlockId block) const { return At(block).pins; }
   int32_t filled_tokens(BlockId block) const { return At(block).tokens; }
   // The version that the block was last granted to.
@@ -137,6 +151,7 @@ class BlockPool {
   struct Block {
     BlockState state = BlockState::kFree;
     bool kept = false;
+    bool split = false;
     int32_t tokens = 0;
     int32_t pins = 0;
     VersionId owner;
@@ -146,6 +161,7 @@ class BlockPool {
   Block& At(BlockId block);
   BlockTally& TallyOf(VersionId owner);
   void Move(BlockId id, BlockState to);
+  void MarkSplit(BlockId id, bool split);
   void Unpin(BlockId id);
   void Empty(BlockId id);
 

@@ -26,6 +26,14 @@ void BlockTable::Renumber(int64_t index, BlockId to) {
   ids_[index] = to;
 }
 
+BlockRef BlockTable::TakeLast() {
+  KV_CHECK(size() > 0);
+  BlockRef last = std::move(refs_.back());
+  refs_.pop_back();
+  ids_.pop_back();
+  return last;
+}
+
 void BlockTable::Truncate(int64_t block_count) {
   KV_CHECK(block_count >= 0 && block_count <= size())
       << block_count << " of " << size();

@@ -25,6 +25,9 @@ class BlockTable {
   // The block at `index` was relocated to `to`.
   void Renumber(int64_t index, BlockId to);
 
+  // Takes the last block out of the table, with its pin.
+  BlockRef TakeLast();
+
   // Drops the pins from the end until `block_count` are left.
   void Truncate(int64_t block_count);
 

@@ -25,9 +25,10 @@ CacheCore::CacheCore(const KvCache::Options& options, BlockArena arena,
       block_tokens_(options.layout.block_tokens),
       arena_(std::move(arena)),
       pool_(options.layout.block_tokens),
+      tails_(pool_, arena_, options.layout),
       prefixes_(pool_, options.layout.block_tokens, options.index_hash_bits,
                 std::move(policy)),
-      resizer_(pool_, arena_, prefixes_, counters_,
+      resizer_(pool_, arena_, tails_, prefixes_, counters_,
                options.resize_slice_bytes) {
   pool_.Grow(options.capacity_blocks);
   resizer_.SetTarget(options.capacity_blocks);
@@ -76,6 +77,7 @@ absl::StatusOr<std::unique_ptr<LeaseState>> CacheCore::OpenLease(
   auto lease = std::make_unique<LeaseState>();
   lease->core = this;
   lease->version = request.version;
+  lease->tail.version = request.version;
   lease->scope = ScopeOf(request);
   lease->read_cache = request.read_cache;
   lease->write_cache = request.write_cache;
@@ -182,6 +184,7 @@ int64_t CacheCore::ExtendLease(LeaseState& lease,
 
 void CacheCore::EndLease(LeaseState& lease) {
   KV_CHECK(!lease.growing) << "the lease is part of a live reservation";
+  tails_.Resize(lease.tail, 0);
   prefixes_.Release(std::move(lease.table), lease.retention);
   prefixes_.EvictOverQuota();
   versions_.DropLease(lease.version);
@@ -196,10 +199,10 @@ FlushResult CacheCore::Flush() {
   return {.freed_blocks = freed, .freed_bytes = freed * layout().BlockBytes()};
 }
 
-int64_t CacheCore::BlocksNeeded(const LeaseState& lease,
+int64_t CacheCore::PiecesNeeded(const LeaseState& lease,
                                 int64_t token_count) const {
-  return layout().BlocksFor(lease.token_count + token_count) -
-         layout().BlocksFor(lease.token_count);
+  return layout().PiecesFor(lease.token_count + token_count) -
+         layout().PiecesFor(lease.token_count);
 }
 
 void CacheCore::Grant(ReservationState& reservation) {
@@ -209,23 +212,35 @@ void CacheCore::Grant(ReservationState& reservation) {
     KV_CHECK(growth.lease->core == this) << "a lease of another cache";
     KV_CHECK(!growth.lease->growing) << "a lease is named twice";
     growth.lease->growing = true;
-    wanted += BlocksNeeded(*growth.lease, growth.token_count);
+    wanted += PiecesNeeded(*growth.lease, growth.token_count);
   }
   const CapacityView capacity = Capacity();
-  KV_CHECK(wanted <= capacity.available_blocks())
-      << wanted << " blocks wanted, " << capacity.free_blocks << " free and "
-      << capacity.cached_blocks << " cached ones there";
+  KV_CHECK(wanted <= capacity.available_pieces())
+      << wanted << " pieces wanted, " << capacity.free_pieces << " free and "
+      << capacity.cached_pieces << " cached ones there";
   reserving_ = true;
   // Free blocks that a shrink needs to move others to are not counted as free.
-  while (wanted > Capacity().free_blocks) {
+  while (wanted > Capacity().free_pieces) {
     KV_CHECK(prefixes_.EvictOne()) << "every cached block is protected";
   }
   for (const ReservationState::Growth& growth : reservation.growths) {
-    LeaseState& lease = *growth.lease;
-    for (int64_t missing = BlocksNeeded(lease, growth.token_count); missing > 0;
-         --missing) {
-      lease.table.Append(pool_.Grant(lease.version));
-    }
+    GrowTable(*growth.lease, growth.token_count);
+  }
+}
+
+void CacheCore::GrowTable(LeaseState& lease, int64_t token_count) {
+  const int64_t after = lease.token_count + token_count;
+  const bool in_pieces = layout().PiecesPerBlock() > 1;
+  const int64_t blocks =
+      in_pieces ? after / block_tokens_ : layout().BlocksFor(after);
+  if (lease.tail.tokens > 0 && blocks > lease.table.size()) {
+    lease.table.Append(tails_.Join(lease.tail));
+  }
+  while (lease.table.size() < blocks) {
+    lease.table.Append(tails_.GrantBlock(lease.version));
+  }
+  if (in_pieces) {
+    tails_.Resize(lease.tail, layout().PiecesFor(after % block_tokens_));
   }
 }
 
@@ -242,9 +257,24 @@ void CacheCore::Commit(ReservationState& reservation) {
 void CacheCore::Drop(ReservationState& reservation) {
   for (const ReservationState::Growth& growth : reservation.growths) {
     growth.lease->growing = false;
-    growth.lease->table.Truncate(layout().BlocksFor(growth.lease->token_count));
+    ShrinkTable(*growth.lease);
   }
   reserving_ = false;
+}
+
+void CacheCore::ShrinkTable(LeaseState& lease) {
+  const auto open_tokens =
+      static_cast<int32_t>(lease.token_count % block_tokens_);
+  const int64_t blocks = layout().BlocksFor(lease.token_count);
+  const bool in_pieces = layout().PiecesPerBlock() > 1 && open_tokens > 0;
+  if (!in_pieces || lease.tail.tokens > 0) {
+    // What is open was not joined: it is still in the tail, or never was.
+    tails_.Resize(lease.tail, layout().PiecesFor(lease.tail.tokens));
+    return lease.table.Truncate(blocks - (lease.tail.tokens > 0 ? 1 : 0));
+  }
+  tails_.Resize(lease.tail, 0);
+  lease.table.Truncate(blocks);
+  tails_.Split(lease.table.TakeLast(), open_tokens, lease.tail);
 }
 
 absl::Status CacheCore::CheckRange(int64_t blocks) const {
@@ -281,17 +311,22 @@ absl::Status CacheCore::ContinueResize() {
 // Counts what the pool may hold, not where: while a shrink is under way, some
 // free blocks are promised to those that have to move.
 CapacityView CacheCore::Capacity() const {
-  const BlockCounts& blocks = pool_.tally().blocks;
-  const int64_t held = blocks.pinned + blocks.reserved;
+  const int64_t per_block = layout().PiecesPerBlock();
+  const BlockTally& tally = pool_.tally();
+  const int64_t whole =
+      tally.blocks.pinned - tally.split_blocks + tally.blocks.reserved;
+  const int64_t left =
+      pool_.limit() * per_block - whole * per_block - tails_.used_pieces();
   const int64_t kept =
-      std::min(prefixes_.book().protected_blocks(), blocks.cached);
-  const int64_t available = std::max<int64_t>(pool_.limit() - held - kept, 0);
+      std::min(prefixes_.book().protected_blocks(), tally.blocks.cached);
+  const int64_t available = std::max<int64_t>(left - kept * per_block, 0);
   const int64_t free =
-      std::max<int64_t>(pool_.limit() - held - blocks.cached, 0);
+      std::max<int64_t>(left - tally.blocks.cached * per_block, 0);
   return {.block_tokens = layout().block_tokens,
+          .pieces_per_block = layout().PiecesPerBlock(),
           .total_blocks = pool_.limit(),
-          .free_blocks = free,
-          .cached_blocks = available - free};
+          .free_pieces = free,
+          .cached_pieces = available - free};
 }
 
 CacheSnapshot CacheCore::Snapshot() const {
@@ -307,12 +342,7 @@ CacheSnapshot CacheCore::Snapshot() const {
   snapshot.times = prefixes_.book().times();
   snapshot.counters.rejected_collisions =
       prefixes_.index().rejected_collisions();
-  snapshot.tiers.push_back(
-      {.tier = "device",
-       .block_bytes = layout().BlockBytes(),
-       .capacity_bytes = pool_.block_count() * layout().BlockBytes(),
-       .blocks = pool_.tally().blocks,
-       .bytes = BytesOf(pool_.tally())});
+  snapshot.tiers.push_back(DeviceSnapshot());
   snapshot.versions.reserve(versions_.versions().size());
   for (const CacheVersion& version : versions_.versions()) {
     const BlockTally tally = pool_.tally(version.id);
@@ -323,27 +353,53 @@ CacheSnapshot CacheCore::Snapshot() const {
          .state = std::string(VersionStateName(version.state)),
          .lease_count = version.lease_count,
          .blocks = tally.blocks,
-         .bytes = BytesOf(tally),
+         .bytes = BytesOf(tally, tails_.tally(version.id)),
          .hit_tokens = version.hit_tokens});
     prefixes_.book().Describe(snapshot.versions.back());
   }
   return snapshot;
 }
 
+TierSnapshot CacheCore::DeviceSnapshot() const {
+  const int64_t block_bytes = layout().BlockBytes();
+  const int64_t piece_bytes = block_bytes / layout().PiecesPerBlock();
+  const int64_t free_pieces = tails_.free_pieces();
+  const int64_t leaving_pieces = tails_.leaving_pieces();
+  TierSnapshot tier = {.tier = "device",
+                       .block_bytes = block_bytes,
+                       .capacity_bytes = pool_.block_count() * block_bytes,
+                       .committed_bytes = arena_.committed_bytes(),
+                       .blocks = pool_.tally().blocks,
+                       .split_blocks = pool_.tally().split_blocks,
+                       .bytes = BytesOf(pool_.tally(), tails_.tally())};
+  tier.bytes.free += free_pieces * piece_bytes;
+  tier.bytes.leaving += leaving_pieces * piece_bytes;
+  tier.external_fragmentation_bytes =
+      (free_pieces + leaving_pieces) * piece_bytes + tier.committed_bytes -
+      tier.capacity_bytes;
+  return tier;
+}
+
 std::vector<std::string> CacheCore::Violations() const {
   std::vector<std::string> found = CheckSnapshot(Snapshot());
   for (std::vector<std::string> violations :
-       {pool_.Violations(), prefixes_.Violations(),
+       {pool_.Violations(), tails_.Violations(), prefixes_.Violations(),
         CheckLeases(pool_, versions_, leases_)}) {
     std::move(violations.begin(), violations.end(), std::back_inserter(found));
   }
   return found;
 }
 
-BlockTableView CacheCore::View(absl::Span<const BlockId> blocks) const {
-  return {.base = arena_.base(),
-          .block_bytes = arena_.block_bytes(),
-          .blocks = blocks};
+BlockTableView CacheCore::View(const LeaseState& lease,
+                               bool with_reserved) const {
+  BlockTableView view = {.base = arena_.base(),
+                         .block_bytes = arena_.block_bytes(),
+                         .blocks = lease.table.ids(),
+                         .tail = lease.tail.pieces};
+  if (with_reserved) return view;
+  view.blocks = view.blocks.subspan(0, layout().BlocksFor(lease.token_count));
+  view.tail = view.tail.subspan(0, layout().PiecesFor(lease.tail.tokens));
+  return view;
 }
 
 bool CacheCore::OnEngineThread() const {
@@ -445,7 +501,11 @@ void CacheCore::AppendTokens(LeaseState& lease,
     const auto part = tokens.subspan(0, block_tokens_ - filled);
     const int64_t now_filled = filled + static_cast<int64_t>(part.size());
     lease.open_tokens.insert(lease.open_tokens.end(), part.begin(), part.end());
-    pool_.Fill(lease.table.ref(index), static_cast<int32_t>(now_filled));
+    if (index < lease.table.size()) {
+      pool_.Fill(lease.table.ref(index), static_cast<int32_t>(now_filled));
+    } else {
+      lease.tail.tokens = static_cast<int32_t>(now_filled);
+    }
     lease.token_count += part.size();
     if (now_filled == block_tokens_) {
       Seal(lease, index);
@@ -470,14 +530,20 @@ void CacheCore::Seal(LeaseState& lease, int64_t index) {
   }
 }
 
-ByteAccount CacheCore::BytesOf(const BlockTally& tally) const {
+ByteAccount CacheCore::BytesOf(const BlockTally& tally,
+                               const PieceTally& pieces) const {
   const int64_t block_bytes = layout().BlockBytes();
-  const int64_t held = tally.blocks.pinned + tally.blocks.cached;
-  const int64_t token_bytes = tally.tokens * layout().TokenBytes();
+  const int64_t piece_bytes = block_bytes / layout().PiecesPerBlock();
+  const int64_t whole =
+      tally.blocks.pinned - tally.split_blocks + tally.blocks.cached;
+  const int64_t held = whole * block_bytes + pieces.held * piece_bytes;
+  const int64_t token_bytes =
+      (tally.tokens + pieces.tokens) * layout().TokenBytes();
   return {.free = tally.blocks.free * block_bytes,
-          .reserved = tally.blocks.reserved * block_bytes,
+          .reserved = tally.blocks.reserved * block_bytes +
+                      pieces.reserved * piece_bytes,
           .tokens = token_bytes,
-          .fragmentation = held * block_bytes - token_bytes,
+          .fragmentation = held - token_bytes,
           .leaving = tally.blocks.leaving * block_bytes};
 }
 

@@ -27,6 +27,7 @@
 #include "cache/prefix_cache.h"
 #include "cache/reservation_state.h"
 #include "cache/snapshot.h"
+#include "cache/tail_pieces.h"
 #include "cache/version_table.h"
 
 namespace kvasir {
@@ -70,18 +71,20 @@ class CacheCore {
   absl::Duration NextDeadline() const { return prefixes_.next_deadline(); }
   CacheSnapshot Snapshot() const;
   std::vector<std::string> Violations() const;
-  int64_t BlocksNeeded(const LeaseState& lease, int64_t token_count) const;
+  int64_t PiecesNeeded(const LeaseState& lease, int64_t token_count) const;
 
   // Drops the lease's pins. It must not be part of a live reservation.
   void EndLease(LeaseState& lease);
 
-  // Appends the blocks of every growth to its lease's table, then either fills
-  // them or takes them away again.
+  // Appends the blocks of every growth to its lease's table and the pieces to
+  // its tail, then either fills them or takes them away again. A tail that
+  // becomes full is made whole at once.
   void Grant(ReservationState& reservation);
   void Commit(ReservationState& reservation);
   void Drop(ReservationState& reservation);
 
-  BlockTableView View(absl::Span<const BlockId> blocks) const;
+  // The lease's table; if `with_reserved`, with what the live reservation adds.
+  BlockTableView View(const LeaseState& lease, bool with_reserved) const;
   const KvLayout& layout() const { return options_.layout; }
   const VersionTable& versions() const { return versions_; }
 
@@ -103,12 +106,16 @@ class CacheCore {
   void CountHot(LeaseState& lease, absl::Span<const TokenId> tokens);
   void AppendTokens(LeaseState& lease, absl::Span<const TokenId> tokens);
   void Seal(LeaseState& lease, int64_t index);
-  ByteAccount BytesOf(const BlockTally& tally) const;
+  void GrowTable(LeaseState& lease, int64_t token_count);
+  void ShrinkTable(LeaseState& lease);
+  ByteAccount BytesOf(const BlockTally& tally, const PieceTally& pieces) const;
+  TierSnapshot DeviceSnapshot() const;
 
   const KvCache::Options options_;
   const int64_t block_tokens_;
   BlockArena arena_;
   BlockPool pool_;
+  TailPieces tails_;
   PrefixCache prefixes_;
   VersionTable versions_;
   absl::flat_hash_map<VersionId, HotPrefixes> hot_prefixes_;  // of those hit

@@ -8,10 +8,11 @@
 namespace kvasir {
 
 CacheResizer::CacheResizer(BlockPool& pool, BlockArena& arena,
-                           PrefixCache& prefixes, CacheCounters& counters,
-                           int64_t slice_bytes)
+                           TailPieces& tails, PrefixCache& prefixes,
+                           CacheCounters& counters, int64_t slice_bytes)
     : pool_(pool),
       arena_(arena),
+      tails_(tails),
       prefixes_(prefixes),
       counters_(counters),
       slice_blocks_(std::max<int64_t>(1, slice_bytes / arena.block_bytes())),
@@ -34,11 +35,10 @@ absl::Status CacheResizer::Continue(absl::Span<LeaseState* const> leases) {
 }
 
 ResizeProgress CacheResizer::progress() const {
-  const BlockCounts& blocks = pool_.tally().blocks;
   return {.target_blocks = target_,
           .block_count = pool_.block_count(),
-          .waiting_blocks =
-              std::max<int64_t>(blocks.pinned + blocks.reserved - target_, 0)};
+          .pinned_blocks = PinnedBlocks(),
+          .waiting_blocks = std::max<int64_t>(PinnedBlocks() - target_, 0)};
 }
 
 absl::Status CacheResizer::Grow() {
@@ -54,36 +54,40 @@ absl::Status CacheResizer::Grow() {
 
 void CacheResizer::Evict() {
   int64_t left = kSliceEvictions;
-  while (HeldBlocks() > target_ && pool_.tally().blocks.cached > 0 &&
-         left-- > 0) {
+  while (PinnedBlocks() + pool_.tally().blocks.cached > target_ &&
+         pool_.tally().blocks.cached > 0 && left-- > 0) {
     if (!prefixes_.EvictOne(EvictionCause::kResize)) break;
   }
 }
 
-// Takes the blocks off the end one by one. What holds something gets the
-// lowest free id, as long as there is one; then pins have to go first.
+// Takes the blocks off the end one by one, as long as what they hold finds
+// another place; then pins have to go first.
 void CacheResizer::Relocate(absl::Span<LeaseState* const> leases) {
   const int64_t before = pool_.block_count();
   moved_to_.assign(before - pool_.limit(), BlockId());
   for (int64_t left = slice_blocks_;
-       left > 0 && pool_.block_count() > pool_.limit();) {
-    if (pool_.TrimLast()) {
-      --left;
-      continue;
-    }
-    if (pool_.tally().blocks.free == 0) break;
-    const BlockId from(static_cast<BlockId::Value>(pool_.block_count() - 1));
-    const BlockId to = pool_.Relocate(from);
-    std::memcpy(arena_.base() + int64_t{to.value()} * arena_.block_bytes(),
-                arena_.base() + int64_t{from.value()} * arena_.block_bytes(),
-                static_cast<size_t>(arena_.block_bytes()));
-    prefixes_.Relocate(from, to);
-    moved_to_[from.value() - pool_.limit()] = to;
+       left > 0 && pool_.block_count() > pool_.limit(); --left) {
+    if (pool_.TrimLast()) continue;
+    if (!MoveLast()) break;
     ++counters_.relocated_blocks;
-    pool_.TrimLast();
-    left -= kCopyCost;
+    KV_CHECK(pool_.TrimLast());
+    left -= kCopyCost - 1;
   }
   if (pool_.block_count() < before) Follow(leases);
+}
+
+// Copies what the last block holds to where there is room, if there is.
+bool CacheResizer::MoveLast() {
+  const BlockId from(static_cast<BlockId::Value>(pool_.block_count() - 1));
+  if (pool_.split(from)) return tails_.Vacate(from);
+  if (pool_.tally().blocks.free == 0 && !tails_.MakeFreeBlock()) return false;
+  const BlockId to = pool_.Relocate(from);
+  std::memcpy(arena_.base() + int64_t{to.value()} * arena_.block_bytes(),
+              arena_.base() + int64_t{from.value()} * arena_.block_bytes(),
+              static_cast<size_t>(arena_.block_bytes()));
+  prefixes_.Relocate(from, to);
+  moved_to_[from.value() - pool_.limit()] = to;
+  return true;
 }
 
 // Leases hold ids by value; those that moved are renumbered.
@@ -98,9 +102,11 @@ void CacheResizer::Follow(absl::Span<LeaseState* const> leases) {
   }
 }
 
-int64_t CacheResizer::HeldBlocks() const {
-  const BlockCounts& blocks = pool_.tally().blocks;
-  return blocks.pinned + blocks.reserved + blocks.cached;
+// As many as there would be if no block in pieces had a free one.
+int64_t CacheResizer::PinnedBlocks() const {
+  const BlockTally& tally = pool_.tally();
+  return tally.blocks.pinned - tally.split_blocks + tally.blocks.reserved +
+         tails_.packed_blocks();
 }
 
 }  // namespace kvasir

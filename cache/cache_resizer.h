@@ -13,6 +13,7 @@
 #include "cache/lease_state.h"
 #include "cache/prefix_cache.h"
 #include "cache/snapshot.h"
+#include "cache/tail_pieces.h"
 
 namespace kvasir {
 
@@ -22,8 +23,9 @@ namespace kvasir {
 // A smaller size closes the pool at once: blocks beyond the target are granted
 // no more. Then cached blocks are evicted, as the policy ranks them, until
 // those held fit the target; what is held beyond it is copied to free blocks
-// below; and the end of the pool, empty now, goes back to the system. Pinned
-// blocks that do not fit are waited for. A larger size commits memory.
+// below, those in pieces piece by piece; and the end of the pool, empty now,
+// goes back to the system. Pinned blocks that do not fit are waited for. A
+// larger size commits memory.
 //
 // Part of the CacheCore, whose parts it works on. Engine thread only.
 class CacheResizer {
@@ -33,8 +35,9 @@ class CacheResizer {
   static constexpr int64_t kCopyCost = 16;
   static constexpr int64_t kSliceEvictions = 4096;
 
-  CacheResizer(BlockPool& pool, BlockArena& arena, PrefixCache& prefixes,
-               CacheCounters& counters, int64_t slice_bytes);
+  CacheResizer(BlockPool& pool, BlockArena& arena, TailPieces& tails,
+               PrefixCache& prefixes, CacheCounters& counters,
+               int64_t slice_bytes);
 
   // From now on the pool is on its way to `blocks`, in [1, arena.max_blocks()],
   // wherever it was going.
@@ -51,11 +54,13 @@ class CacheResizer {
   absl::Status Grow();
   void Evict();
   void Relocate(absl::Span<LeaseState* const> leases);
+  bool MoveLast();
   void Follow(absl::Span<LeaseState* const> leases);
-  int64_t HeldBlocks() const;
+  int64_t PinnedBlocks() const;
 
   BlockPool& pool_;
   BlockArena& arena_;
+  TailPieces& tails_;
   PrefixCache& prefixes_;
   CacheCounters& counters_;
   const int64_t slice_blocks_;

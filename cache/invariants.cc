@@ -38,6 +38,21 @@ Violations CheckTier(const TierSnapshot& tier) {
                                  tier.blocks.total(), " blocks in ",
                                  tier.capacity_bytes, " bytes"));
   }
+  // Blocks in pieces are pinned, and what nobody can use is not in use.
+  if (tier.split_blocks < 0 || tier.split_blocks > tier.blocks.pinned ||
+      tier.bytes.free < tier.blocks.free * tier.block_bytes ||
+      tier.committed_bytes < tier.capacity_bytes ||
+      tier.external_fragmentation_bytes <
+          tier.committed_bytes - tier.capacity_bytes ||
+      tier.external_fragmentation_bytes >
+          tier.committed_bytes - tier.capacity_bytes +
+              tier.split_blocks * tier.block_bytes) {
+    found.push_back(absl::StrCat(
+        "tier ", tier.tier, " has ", tier.split_blocks, " split of ",
+        tier.blocks.pinned, " pinned blocks, ", tier.bytes.free,
+        " bytes free, ", tier.committed_bytes, " committed, of which ",
+        tier.external_fragmentation_bytes, " no block can use"));
+  }
   // A cached block is full, so unfilled places are in pinned ones.
   if (tier.bytes.tokens < tier.blocks.cached * tier.block_bytes ||
       tier.bytes.fragmentation > tier.blocks.pinned * tier.block_bytes) {
@@ -106,8 +121,30 @@ Violations CheckVersions(const CacheSnapshot& snapshot) {
   return found;
 }
 
-// Full blocks are full, the last one holds the rest, and those behind it are
-// reserved for a step in hand.
+// The tail's tokens are in as many pieces as they need, and only a step in hand
+// adds to them.
+Violations CheckTail(const BlockPool& pool, const LeaseState& lease) {
+  Violations found;
+  const Tail& tail = lease.tail;
+  const int64_t places =
+      static_cast<int64_t>(tail.pieces.size()) * KvLayout::kPieceTokens;
+  if (tail.version != lease.version || tail.tokens < 0 ||
+      tail.tokens > places ||
+      (tail.tokens <= places - KvLayout::kPieceTokens && !lease.growing)) {
+    found.push_back(absl::StrCat("a tail of ", tail.tokens, " tokens has ",
+                                 tail.pieces.size(), " pieces"));
+  }
+  for (const TailPiece& piece : tail.pieces) {
+    if (!pool.split(piece.block)) {
+      found.push_back(absl::StrCat("a tail has a piece of block ",
+                                   piece.block.value(), ", which is whole"));
+    }
+  }
+  return found;
+}
+
+// Full blocks are full, the last one holds the rest, as far as the tail does
+// not, and those behind it are reserved for a step in hand.
 Violations CheckTable(const BlockPool& pool, const LeaseState& lease) {
   Violations found;
   const int64_t block_tokens = pool.block_tokens();
@@ -116,7 +153,7 @@ Violations CheckTable(const BlockPool& pool, const LeaseState& lease) {
                                  " at place ", index, " of a lease of ",
                                  lease.token_count, " tokens is ", what));
   };
-  int64_t left = lease.token_count;
+  int64_t left = lease.token_count - lease.tail.tokens;
   for (int64_t i = 0; i < lease.table.size(); ++i) {
     const BlockId block = lease.table.ids()[i];
     const int64_t expected = left < block_tokens ? left : block_tokens;
@@ -133,6 +170,7 @@ Violations CheckTable(const BlockPool& pool, const LeaseState& lease) {
     if (expected < block_tokens && pool.pin_count(block) != 1) {
       wrong(i, "open and shared");
     }
+    if (pool.split(block)) wrong(i, "in pieces");
   }
   if (left != 0 || lease.cached_token_count > lease.token_count ||
       lease.cached_token_count % block_tokens != 0 ||
@@ -190,6 +228,7 @@ std::vector<std::string> CheckLeases(
     ++leases_of[lease.version.value()];
     for (const BlockId block : lease.table.ids()) ++pins[block];
     found = Concat(std::move(found), CheckTable(pool, lease));
+    found = Concat(std::move(found), CheckTail(pool, lease));
   }
   for (const CacheVersion& version : versions.versions()) {
     if (version.lease_count != leases_of[version.id.value()]) {
@@ -201,7 +240,9 @@ std::vector<std::string> CheckLeases(
   for (int64_t i = 0; i < pool.block_count(); ++i) {
     const BlockId block(static_cast<BlockId::Value>(i));
     const auto held = pins.find(block);
-    const int32_t expected = held == pins.end() ? 0 : held->second;
+    const int32_t expected = pool.split(block)    ? 1
+                             : held == pins.end() ? 0
+                                                  : held->second;
     if (pool.pin_count(block) != expected) {
       found.push_back(absl::StrCat("block ", i, " is pinned ",
                                    pool.pin_count(block), " times and held ",

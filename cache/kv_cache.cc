@@ -126,10 +126,10 @@ int64_t KvCache::PinnedPrefixBlocks() const {
   return core_->book().pinned_blocks();
 }
 
-int64_t KvCache::BlocksNeeded(const Lease& lease, int64_t token_count) const {
+int64_t KvCache::PiecesNeeded(const Lease& lease, int64_t token_count) const {
   KV_DCHECK(core_->OnEngineThread());
   KV_CHECK(lease.held() && token_count >= 0) << token_count;
-  return core_->BlocksNeeded(*lease.state_, token_count);
+  return core_->PiecesNeeded(*lease.state_, token_count);
 }
 
 Reservation KvCache::Reserve(absl::Span<const LeaseGrowth> growths) {

@@ -142,8 +142,8 @@ class KvCache {
   // Blocks that pins keep, whatever the total.
   int64_t PinnedPrefixBlocks() const;
 
-  // Blocks that appending `token_count` tokens to the lease would take.
-  int64_t BlocksNeeded(const Lease& lease, int64_t token_count) const;
+  // Pieces that appending `token_count` tokens to the lease would take.
+  int64_t PiecesNeeded(const Lease& lease, int64_t token_count) const;
 
   // Grants the blocks of one step, evicting cached ones as the policy ranks
   // them. A growth that asks for more than Capacity() offers is our bug and

@@ -49,19 +49,80 @@ struct KvLayout {
   constexpr int64_t BlocksFor(int64_t tokens) const {
     return (tokens + block_tokens - 1) / block_tokens;
   }
+
+  // A piece is a run of slots of a block, the unit in which memory is granted
+  // to a block that stays open (TailPieces). Blocks that do not divide into
+  // pieces of kPieceTokens are one piece.
+  static constexpr int32_t kPieceTokens = 4;
+  constexpr int32_t PieceTokens() const {
+    return block_tokens % kPieceTokens == 0 ? kPieceTokens : block_tokens;
+  }
+  constexpr int32_t PiecesPerBlock() const {
+    return block_tokens / PieceTokens();
+  }
+  constexpr int64_t PiecesFor(int64_t tokens) const {
+    return (tokens + PieceTokens() - 1) / PieceTokens();
+  }
   friend constexpr bool operator==(const KvLayout&, const KvLayout&) = default;
 };
 
-// One sequence's blocks in token order, as kernels read them. Token t lies in
-// slot t % block_tokens of block blocks[t / block_tokens], which begins at
-// base + id * block_bytes. A view: valid while its Lease or Reservation is.
+// Where one piece of an open block lies: in the slots of `block` from
+// `first_slot` on, among the pieces of other sequences.
+struct TailPiece {
+  BlockId block;
+  int32_t first_slot = 0;
+  friend bool operator==(const TailPiece&, const TailPiece&) = default;
+};
+
+// One sequence's blocks in token order, as kernels read them: whole blocks,
+// and behind them, if the last block is in pieces, those. A view: valid while
+// its Lease or Reservation is.
 struct BlockTableView {
+  // A token's keys are column `slot` of the key planes of the block that begins
+  // at `block`, and its values row `slot` of the value planes.
+  struct Place {
+    std::byte* block = nullptr;
+    int64_t slot = 0;
+  };
+
   std::byte* base = nullptr;  // first byte of block 0 of the pool
   int64_t block_bytes = 0;
   absl::Span<const BlockId> blocks;
+  absl::Span<const TailPiece> tail;
 
-  std::byte* Block(int64_t index) const {
-    return base + int64_t{blocks[index].value()} * block_bytes;
+  std::byte* At(BlockId block) const {
+    return base + int64_t{block.value()} * block_bytes;
+  }
+  // Of the whole block that is the sequence's `index`-th.
+  std::byte* Block(int64_t index) const { return At(blocks[index]); }
+
+  // Of the token at `position`, which the table must reach to.
+  Place At(const KvLayout& layout, int64_t position) const {
+    const int64_t index = position / layout.block_tokens;
+    const int64_t slot = position % layout.block_tokens;
+    if (index < static_cast<int64_t>(blocks.size()))
+      return {Block(index), slot};
+    const TailPiece& piece = tail[slot / layout.PieceTokens()];
+    return {At(piece.block), piece.first_slot + slot % layout.PieceTokens()};
+  }
+
+  // Tokens that the table has places for.
+  int64_t Places(const KvLayout& layout) const {
+    return static_cast<int64_t>(blocks.size()) * layout.block_tokens +
+           static_cast<int64_t>(tail.size()) * layout.PieceTokens();
+  }
+
+  // Whether the tail lies as if its block were whole and its own: in order,
+  // from slot 0 of one block on.
+  bool TailInPlace(const KvLayout& layout) const {
+    for (size_t i = 0; i < tail.size(); ++i) {
+      if (tail[i].block != tail[0].block ||
+          tail[i].first_slot !=
+              static_cast<int64_t>(i) * layout.PieceTokens()) {
+        return false;
+      }
+    }
+    return true;
   }
 };
 

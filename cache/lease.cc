@@ -54,8 +54,14 @@ int64_t Lease::block_count() const {
   return state_->core->layout().BlocksFor(state_->token_count);
 }
 
+int64_t Lease::piece_count() const {
+  KV_CHECK(held());
+  return state_->core->layout().PiecesFor(state_->token_count);
+}
+
 BlockTableView Lease::Table() const {
-  return state_->core->View(state_->table.ids().subspan(0, block_count()));
+  KV_CHECK(held());
+  return state_->core->View(*state_, false);
 }
 
 }  // namespace kvasir

@@ -42,6 +42,9 @@ class [[nodiscard]] Lease {
   // Blocks of these tokens; what a live Reservation adds is not among them.
   int64_t block_count() const;
 
+  // Pieces of memory that these tokens hold: what CapacityView counts in.
+  int64_t piece_count() const;
+
   // The table as kernels read it. Valid until the next call on the cache.
   BlockTableView Table() const;
 

@@ -11,6 +11,7 @@
 #include "cache/block_identity.h"
 #include "cache/block_table.h"
 #include "cache/retention.h"
+#include "cache/tail_pieces.h"
 
 namespace kvasir {
 
@@ -38,7 +39,10 @@ struct LeaseState {
   std::optional<Retention> retention;
 
   // Blocks of `token_count` tokens, then those granted to a live reservation.
+  // If blocks come in pieces, an open one is in `tail`, unless the live
+  // reservation fills it: then it is whole, and the tail is the one after it.
   BlockTable table;
+  Tail tail;
   int64_t token_count = 0;
   int64_t cached_token_count = 0;
   int64_t hot_blocks = 0;  // of the prefix that HotPrefixes counts it for

@@ -22,7 +22,7 @@ Reservation::~Reservation() {
 BlockTableView Reservation::Table(size_t index) const {
   KV_CHECK(state_ != nullptr && index < state_->growths.size())
       << "growth " << index;
-  return state_->core->View(state_->growths[index].lease->table.ids());
+  return state_->core->View(*state_->growths[index].lease, true);
 }
 
 void Reservation::Commit() && {

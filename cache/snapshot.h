@@ -12,14 +12,23 @@
 
 namespace kvasir {
 
-// What the scheduler may count on in the step it plans. Plain value.
+// What the scheduler may count on in the step it plans: memory is granted in
+// pieces, of which a full block takes `pieces_per_block`. Plain value.
 struct CapacityView {
   int32_t block_tokens = 0;
+  int32_t pieces_per_block = 1;
   int64_t total_blocks = 0;   // without those that a shrink closed
-  int64_t free_blocks = 0;    // hold nothing
-  int64_t cached_blocks = 0;  // pinned by nobody; Reserve() may evict them
+  int64_t free_pieces = 0;    // hold nothing
+  int64_t cached_pieces = 0;  // pinned by nobody; Reserve() may evict them
 
-  int64_t available_blocks() const { return free_blocks + cached_blocks; }
+  int64_t available_pieces() const { return free_pieces + cached_pieces; }
+  int64_t available_blocks() const {
+    return available_pieces() / pieces_per_block;
+  }
+  int32_t piece_tokens() const { return block_tokens / pieces_per_block; }
+  int64_t PiecesFor(int64_t tokens) const {
+    return (tokens + piece_tokens() - 1) / piece_tokens();
+  }
 };
 
 // Blocks by state; every block of a tier is in exactly one. Also the values of
@@ -27,7 +36,7 @@ struct CapacityView {
 struct BlockCounts {
   int64_t free = 0;      // hold nothing
   int64_t reserved = 0;  // granted to the step in hand
-  int64_t pinned = 0;    // held by at least one lease
+  int64_t pinned = 0;    // held by at least one lease, whole or in pieces
   int64_t cached = 0;    // sealed content that nobody holds
   int64_t leaving = 0;   // hold nothing and go back to the system
 
@@ -36,12 +45,13 @@ struct BlockCounts {
 };
 
 // Where the bytes of a tier are (contract C3): total() is exactly the tier's
-// capacity at every moment between two calls.
+// capacity at every moment between two calls. Of a block in pieces each piece
+// is counted for itself.
 struct ByteAccount {
   int64_t free = 0;
   int64_t reserved = 0;
   int64_t tokens = 0;         // filled token places of pinned and cached blocks
-  int64_t fragmentation = 0;  // unfilled places of pinned blocks
+  int64_t fragmentation = 0;  // unfilled places of pinned blocks and pieces
   int64_t leaving = 0;
 
   int64_t total() const {
@@ -54,8 +64,22 @@ struct TierSnapshot {
   std::string tier;  // "device" is the tier that kernels read
   int64_t block_bytes = 0;
   int64_t capacity_bytes = 0;
+  int64_t committed_bytes = 0;  // taken from the system: whole extents
   BlockCounts blocks;
+  int64_t split_blocks = 0;  // of the pinned ones, those in pieces
   ByteAccount bytes;
+  // Committed bytes that no whole block can use: the free pieces of split
+  // blocks, and what the last extent has beyond the last block.
+  int64_t external_fragmentation_bytes = 0;
+
+  // Share of the memory of blocks in use that holds tokens; 1 if none is.
+  double TokenShare() const {
+    const int64_t in_use =
+        (blocks.reserved + blocks.pinned + blocks.cached) * block_bytes;
+    return in_use == 0 ? 1.0
+                       : static_cast<double>(bytes.tokens) /
+                             static_cast<double>(in_use);
+  }
 };
 
 struct VersionSnapshot {
@@ -113,7 +137,8 @@ struct HotPrefix {
 struct ResizeProgress {
   int64_t target_blocks = 0;
   int64_t block_count = 0;     // that have memory
-  int64_t waiting_blocks = 0;  // pinned, and too many for the target
+  int64_t pinned_blocks = 0;   // that what is pinned takes, pieces together
+  int64_t waiting_blocks = 0;  // of these, too many for the target
 
   bool done() const { return block_count == target_blocks; }
 };

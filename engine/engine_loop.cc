@@ -215,7 +215,7 @@ void EngineLoop::ContinueWarmup() {
     }
   } else if (warmup_.active() && !roster_.AnyPrefill()) {
     const CapacityView capacity = parts_.cache->Capacity();
-    room = {.spare_blocks = scheduler_.SpareBlocks(
+    room = {.spare_pieces = scheduler_.SparePieces(
                 roster_.View(capacity, /*share_prefixes=*/false, {})),
             .total_blocks = capacity.total_blocks -
                             parts_.cache->KeptBlocks(capacity.total_blocks),
@@ -256,7 +256,7 @@ void EngineLoop::AdmitWaiting() {
     }
     if (count == 0) {
       // Not before a warm-up has given back what is in the way.
-      view.capacity.free_blocks += warmup_.HeldBlocks();
+      view.capacity.free_pieces += warmup_.HeldPieces();
       if (scheduler_.CountAdmissible(view) > 0 && warmup_.GiveWay()) continue;
       return;
     }
@@ -318,9 +318,9 @@ EngineLoop::StepWork EngineLoop::MakePlan() {
     SchedulerView view =
         roster_.View(parts_.cache->Capacity(), settings_.prefix_caching, turn);
     work.plan = scheduler_.Plan(view);
-    if (const int64_t held = warmup_.HeldBlocks(); held > 0) {
+    if (const int64_t held = warmup_.HeldPieces(); held > 0) {
       // What a warm-up holds is as good as free to a request.
-      view.capacity.free_blocks += held;
+      view.capacity.free_pieces += held;
       const bool in_the_way =
           work.plan.preempt.valid() || work.plan != scheduler_.Plan(view);
       if (in_the_way && warmup_.GiveWay()) continue;
@@ -341,7 +341,7 @@ std::vector<WarmRows> EngineLoop::PlanWarmup() {
                          roster_.CountRunning(warmup_.version().id());
   return warmup_.Plan(
       std::min<int64_t>(budget, settings_.limits.prefill_chunk),
-      scheduler_.SpareBlocks(roster_.View(parts_.cache->Capacity(),
+      scheduler_.SparePieces(roster_.View(parts_.cache->Capacity(),
                                           /*share_prefixes=*/false, {})));
 }
 

@@ -85,13 +85,14 @@ int64_t ResizeTask::PromisedBlocks() const {
 
 CapacityView ResizeTask::ForAdmission() const {
   CapacityView capacity = cache_->Capacity();
-  const int64_t extra = capacity.total_blocks - PromisedBlocks();
-  capacity.total_blocks -= extra;
+  const int64_t extra_blocks = capacity.total_blocks - PromisedBlocks();
+  capacity.total_blocks -= extra_blocks;
   // Cached blocks are what has to go for it, then free ones are missing.
-  const int64_t cached = std::min(capacity.cached_blocks, extra);
-  capacity.cached_blocks -= cached;
-  capacity.free_blocks =
-      std::max<int64_t>(capacity.free_blocks - (extra - cached), 0);
+  const int64_t extra = extra_blocks * capacity.pieces_per_block;
+  const int64_t cached = std::min(capacity.cached_pieces, extra);
+  capacity.cached_pieces -= cached;
+  capacity.free_pieces =
+      std::max<int64_t>(capacity.free_pieces - (extra - cached), 0);
   return capacity;
 }
 
@@ -113,12 +114,15 @@ int64_t ResizeTask::TargetNow() const {
 }
 
 int64_t ResizeTask::NeededBlocks() const {
-  int64_t needed = PinnedBlocks() + cache_->KeptBlocks(order_->target_blocks);
+  const KvLayout& layout = cache_->layout();
+  const int64_t block = layout.PiecesPerBlock();
+  int64_t needed =
+      (PinnedBlocks() + cache_->KeptBlocks(order_->target_blocks)) * block;
   for (const std::unique_ptr<Sequence>& sequence : roster_->running()) {
-    needed += cache_->layout().BlocksFor(sequence->known_count()) + 1 -
-              sequence->lease().block_count();
+    needed += layout.PiecesFor(sequence->known_count()) + block -
+              sequence->lease().piece_count();
   }
-  return needed;
+  return (needed + block - 1) / block;
 }
 
 bool ResizeTask::EachCanEndIn(int64_t blocks) const {
@@ -145,17 +149,17 @@ int64_t ResizeTask::PreemptUntilFits() {
 }
 
 int64_t ResizeTask::PinnedBlocks() const {
-  return cache_->Snapshot().tiers.front().blocks.pinned;
+  return cache_->resize().pinned_blocks;
 }
 
 ResizeReport ResizeTask::DryRun(const ResizeOrder& order) const {
-  const BlockCounts blocks = cache_->Snapshot().tiers.front().blocks;
+  const int64_t pinned = PinnedBlocks();
+  const int64_t cached = cache_->Snapshot().tiers.front().blocks.cached;
   ResizeReport report = Report();
   report.target_blocks = order.target_blocks;
-  report.waiting_blocks =
-      std::max<int64_t>(blocks.pinned - order.target_blocks, 0);
-  report.evicted_blocks = std::clamp<int64_t>(
-      blocks.pinned + blocks.cached - order.target_blocks, 0, blocks.cached);
+  report.waiting_blocks = std::max<int64_t>(pinned - order.target_blocks, 0);
+  report.evicted_blocks =
+      std::clamp<int64_t>(pinned + cached - order.target_blocks, 0, cached);
   report.relocated_blocks = 0;
   report.preempted_count = 0;
   if (order.strategy == ResizeStrategy::kPreempt) CountPreemptible(report);
@@ -164,10 +168,10 @@ ResizeReport ResizeTask::DryRun(const ResizeOrder& order) const {
 
 // Blocks that several sequences share are counted with the youngest of them.
 void ResizeTask::CountPreemptible(ResizeReport& report) const {
-  int64_t missing = report.waiting_blocks;
+  int64_t missing = report.waiting_blocks * cache_->layout().PiecesPerBlock();
   const auto& running = roster_->running();
   for (auto it = running.rbegin(); it != running.rend() && missing > 0; ++it) {
-    missing -= (*it)->lease().block_count();
+    missing -= (*it)->lease().piece_count();
     ++report.preempted_count;
   }
 }

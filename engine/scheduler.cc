@@ -10,10 +10,6 @@
 namespace kvasir {
 namespace {
 
-int64_t BlocksFor(int64_t tokens, int32_t block_tokens) {
-  return (tokens + block_tokens - 1) / block_tokens;
-}
-
 bool Decodes(const RunningView& sequence) {
   return sequence.known_tokens - sequence.computed_tokens == 1;
 }
@@ -52,49 +48,52 @@ Scheduler::Scheduler(const Limits& limits) : limits_(limits) {
       std::min<int64_t>(limits.max_sequences, limits.token_budget));
 }
 
-int64_t Scheduler::SpareBlocks(const SchedulerView& view) const {
-  int64_t left = view.capacity.available_blocks();
+int64_t Scheduler::SparePieces(const SchedulerView& view) const {
+  const CapacityView& capacity = view.capacity;
+  int64_t left = capacity.available_pieces();
   for (const RunningView& sequence : view.running) {
-    left -= BlocksFor(sequence.known_tokens, view.capacity.block_tokens) + 1 -
-            sequence.block_count;
+    left -= capacity.PiecesFor(sequence.known_tokens) +
+            capacity.pieces_per_block - sequence.piece_count;
   }
   return left;
 }
 
 int64_t Scheduler::CountAdmissible(const SchedulerView& view) const {
-  const int32_t block_tokens = view.capacity.block_tokens;
-  int64_t left = SpareBlocks(view);
+  const CapacityView& capacity = view.capacity;
+  const int64_t block = capacity.pieces_per_block;
+  int64_t left = SparePieces(view);
   int64_t places =
       limits_.max_sequences - static_cast<int64_t>(view.running.size());
   int64_t count = 0;
   for (const WaitingView& sequence : view.waiting) {
     if (places-- <= 0) break;
-    const int64_t known =
-        BlocksFor(sequence.known_tokens, block_tokens) - sequence.shared_blocks;
+    const int64_t known = capacity.PiecesFor(sequence.known_tokens) -
+                          sequence.shared_blocks * block;
     // Alone, a sequence needs no room beside what it can ever fill.
     const bool alone = view.running.empty() && count == 0;
-    if (known + (alone ? 0 : 1) > left) break;
-    left -= known + 1;
+    if (known + (alone ? 0 : block) > left) break;
+    left -= known + block;
     ++count;
   }
   return count;
 }
 
 StepPlan Scheduler::Plan(const SchedulerView& view) const {
-  const int32_t block_tokens = view.capacity.block_tokens;
+  const CapacityView& capacity = view.capacity;
   const std::vector<int64_t> shares = ShareBudget(view, limits_);
-  int64_t left = view.capacity.available_blocks();
+  int64_t left = capacity.available_pieces();
   StepPlan plan;
   for (size_t i = 0; i < shares.size(); ++i) {
     if (shares[i] == 0) continue;
     const RunningView& sequence = view.running[i];
     const int64_t room =
-        (sequence.block_count + left) * block_tokens - sequence.computed_tokens;
+        (sequence.piece_count + left) * capacity.piece_tokens() -
+        sequence.computed_tokens;
     const int64_t rows = std::min(shares[i], room);
     if (rows > 0) {
       left -= std::max<int64_t>(
-          BlocksFor(sequence.computed_tokens + rows, block_tokens) -
-              sequence.block_count,
+          capacity.PiecesFor(sequence.computed_tokens + rows) -
+              sequence.piece_count,
           0);
       plan.rows.push_back(
           {sequence.id, rows,
@@ -102,9 +101,9 @@ StepPlan Scheduler::Plan(const SchedulerView& view) const {
       plan.total_tokens += rows;
       continue;
     }
-    // Older sequences have what they need. Blocks come from the youngest, be it
-    // this very one; a prefill that is the youngest itself just waits, as long
-    // as there is other work.
+    // Older sequences have what they need. Memory comes from the youngest, be
+    // it this very one; a prefill that is the youngest itself just waits, as
+    // long as there is other work.
     const bool youngest = i + 1 == shares.size();
     if (youngest && !Decodes(sequence) && !plan.rows.empty()) break;
     return {.preempt = view.running.back().id, .rows = {}, .total_tokens = 0};

@@ -29,7 +29,7 @@ class Scheduler {
 
   // Blocks that are left when every running sequence has room for its known
   // tokens and one block to grow by; less than none if there are too few.
-  int64_t SpareBlocks(const SchedulerView& view) const;
+  int64_t SparePieces(const SchedulerView& view) const;
 
   // How many of the waiting sequences, from the first on, should get a lease
   // now. A sequence is admitted if all its known tokens fit beside those of

@@ -116,7 +116,7 @@ SchedulerView SequenceRoster::View(const CapacityView& capacity,
     view.running.push_back({.id = sequence->id(),
                             .known_tokens = sequence->known_count(),
                             .computed_tokens = sequence->computed_count(),
-                            .block_count = sequence->lease().block_count(),
+                            .piece_count = sequence->lease().piece_count(),
                             .in_turn = sequence->version().id() == in_turn});
   }
   for (const std::unique_ptr<Sequence>& sequence : waiting_) {

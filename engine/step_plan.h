@@ -14,7 +14,7 @@ struct RunningView {
   SequenceId id;
   int64_t known_tokens = 0;     // prompt and generated so far
   int64_t computed_tokens = 0;  // of these, in the block table
-  int64_t block_count = 0;      // blocks of its table
+  int64_t piece_count = 0;      // that its lease holds
   // An older sequence is computing blocks that this one can then share
   // (prefix_sharing.h); it gets no rows in this step.
   bool waits_for_prefix = false;

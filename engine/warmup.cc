@@ -165,8 +165,8 @@ void Warmup::Pin(const Prefilling& done) {
 void Warmup::Admit(const WarmRoom& room) {
   WarmRoom left = room;
   for (const Prefilling& one : in_hand_) {
-    left.spare_blocks -=
-        cache_->layout().BlocksFor(one.target) - one.lease.block_count();
+    left.spare_pieces -=
+        cache_->layout().PiecesFor(one.target) - one.lease.piece_count();
   }
   const size_t most = static_cast<size_t>(now().order.parallelism);
   int64_t lookups = kMaxWarmLookupTokens;
@@ -191,9 +191,12 @@ bool Warmup::BeginFirst(WarmRoom& room) {
   one.use.salt = wanted.salt;
   const LeaseRequest request = RequestOf(wanted, one.tokens);
   const int64_t whole = cache_->layout().BlocksFor(one.target);
-  int64_t blocks = whole;
-  if (blocks > room.spare_blocks) blocks -= cache_->CountSharedBlocks(request);
-  if (blocks > room.spare_blocks) {
+  const int64_t block = cache_->layout().PiecesPerBlock();
+  int64_t pieces = whole * block;
+  if (pieces > room.spare_pieces) {
+    pieces -= cache_->CountSharedBlocks(request) * block;
+  }
+  if (pieces > room.spare_pieces) {
     const bool never =
         (room.alone && in_hand_.empty()) || whole > room.total_blocks;
     if (!never) return false;
@@ -208,7 +211,7 @@ bool Warmup::BeginFirst(WarmRoom& room) {
     return true;
   }
   one.lease = *std::move(lease);
-  if (one.lease.token_count() < one.target) room.spare_blocks -= blocks;
+  if (one.lease.token_count() < one.target) room.spare_pieces -= pieces;
   in_hand_.push_back(std::move(one));
   return true;
 }
@@ -234,26 +237,27 @@ std::vector<TokenId> Warmup::LookUpTokens(size_t prefix) {
   return tokens;
 }
 
-std::vector<WarmRows> Warmup::Plan(int64_t budget, int64_t spare_blocks) {
-  const int64_t block_tokens = cache_->layout().block_tokens;
+std::vector<WarmRows> Warmup::Plan(int64_t budget, int64_t spare_pieces) {
+  const KvLayout& layout = cache_->layout();
+  const int64_t piece_tokens = layout.block_tokens / layout.PiecesPerBlock();
   std::vector<PrefillView> views;
   for (const Prefilling& one : in_hand_) {
     views.push_back(
         {one.tokens, one.lease.token_count(), &one.use, version().id()});
   }
   const std::vector<bool> waits =
-      FindPrefixWaiters(views, static_cast<int32_t>(block_tokens));
-  int64_t left = std::max<int64_t>(spare_blocks, 0);
+      FindPrefixWaiters(views, layout.block_tokens);
+  int64_t left = std::max<int64_t>(spare_pieces, 0);
   std::vector<WarmRows> rows;
   for (size_t i = 0; i < in_hand_.size(); ++i) {
     Prefilling& one = in_hand_[i];
     const int64_t computed = one.lease.token_count();
-    const int64_t held = one.lease.block_count();
-    const int64_t room = (held + left) * block_tokens - computed;
+    const int64_t held = one.lease.piece_count();
+    const int64_t room = (held + left) * piece_tokens - computed;
     const int64_t count = std::min({one.target - computed, budget, room});
     if (waits[i] || count <= 0) continue;
     budget -= count;
-    left -= cache_->layout().BlocksFor(computed + count) - held;
+    left -= layout.PiecesFor(computed + count) - held;
     rows.push_back(
         {.lease = &one.lease,
          .tokens = absl::MakeConstSpan(one.tokens).subspan(computed, count),
@@ -288,9 +292,9 @@ bool Warmup::GiveWay() {
   return true;
 }
 
-int64_t Warmup::HeldBlocks() const {
+int64_t Warmup::HeldPieces() const {
   int64_t held = 0;
-  for (const Prefilling& one : in_hand_) held += one.lease.block_count();
+  for (const Prefilling& one : in_hand_) held += one.lease.piece_count();
   return held;
 }
 

@@ -26,7 +26,7 @@ inline constexpr int64_t kMaxWarmLookupTokens = int64_t{1} << 15;
 
 // What requests leave of the cache in this turn. Plain value.
 struct WarmRoom {
-  int64_t spare_blocks = 0;  // beside what running requests are going to need
+  int64_t spare_pieces = 0;  // beside what running requests are going to need
   int64_t total_blocks = 0;
   bool alone = false;  // no request is there, none can make room by ending
 };
@@ -63,9 +63,9 @@ class Warmup {
   // `room` it stands still, but can be called off.
   void Continue(const std::optional<WarmRoom>& room);
 
-  // At most `budget` rows and `spare_blocks` blocks, of one version: what it
+  // At most `budget` rows and `spare_pieces` pieces, of one version: what it
   // would compute next. Valid until anything changes.
-  std::vector<WarmRows> Plan(int64_t budget, int64_t spare_blocks);
+  std::vector<WarmRows> Plan(int64_t budget, int64_t spare_pieces);
   // That version; there must be an order.
   const ServedVersion& version() const {
     return *orders_.front().order.version;
@@ -78,8 +78,8 @@ class Warmup {
   // The prefix that came last to a lease gives it up and waits for another.
   // False: none holds one.
   bool GiveWay();
-  // Blocks of its leases, shared ones counted with each.
-  int64_t HeldBlocks() const;
+  // Pieces of its leases, shared ones counted with each.
+  int64_t HeldPieces() const;
 
   // Nothing is planned although no request is there: a prefix has to give up.
   void Unblock();

@@ -52,12 +52,11 @@ void CheckSequences(const KvLayout& layout,
     KV_CHECK(sequence.first_position >= 0)
         << "wanted a position, found " << sequence.first_position;
     const BlockTableView& table = sequence.table;
-    const int64_t wanted =
-        layout.BlocksFor(sequence.first_position + sequence.row_count);
-    KV_CHECK(static_cast<int64_t>(table.blocks.size()) >= wanted)
-        << "wanted a table of " << wanted << " blocks for positions up to "
-        << sequence.first_position + sequence.row_count - 1 << ", found "
-        << table.blocks.size();
+    const int64_t wanted = sequence.first_position + sequence.row_count;
+    KV_CHECK(table.Places(layout) >= wanted)
+        << "wanted a table for " << wanted << " tokens, found "
+        << table.blocks.size() << " blocks and " << table.tail.size()
+        << " pieces";
     KV_CHECK(table.base != nullptr && table.block_bytes >= layout.BlockBytes())
         << "wanted blocks of " << layout.BlockBytes() << " bytes, found "
         << table.block_bytes << (table.base == nullptr ? " at no address" : "");

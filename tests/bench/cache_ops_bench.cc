@@ -113,7 +113,7 @@ void BM_EvictionChurn(benchmark::State& state) {
     Lease lease = Open(*cache, version, tokens);
     Append(*cache, lease, tokens);
   };
-  while (cache->Capacity().free_blocks >= 16) serve_one();
+  while (cache->Capacity().free_pieces >= 16) serve_one();
   for (auto _ : state) serve_one();
   state.SetItemsProcessed(state.iterations() * 16);
 }

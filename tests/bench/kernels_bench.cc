@@ -43,25 +43,33 @@ std::vector<float> RandomNumbers(int64_t count) {
 }
 
 // A cache of one sequence whose blocks lie in a row, as a fresh pool grants
-// them, on huge pages where the system has them. All bytes are small numbers in
-// f16 and f32.
+// them, on huge pages where the system has them. If `scattered`, the last one
+// is in pieces of as many blocks. All bytes are small numbers in f16 and f32.
 struct Cache {
-  Cache(KvType type, int64_t tokens)
+  Cache(KvType type, int64_t tokens, bool scattered = false)
       : layout{kLayers, kKvHeads, kHeadDim, 16, type},
-        size(layout.BlocksFor(tokens) * layout.BlockBytes()),
+        size((layout.BlocksFor(tokens) + layout.PiecesPerBlock()) *
+             layout.BlockBytes()),
         bytes(static_cast<std::byte*>(std::aligned_alloc(
             kHugePage, (size + kHugePage - 1) / kHugePage * kHugePage))) {
     madvise(bytes, size, MADV_HUGEPAGE);
     std::memset(bytes, 0x30, size);
-    for (int32_t i = 0; i < layout.BlocksFor(tokens); ++i) {
-      blocks.emplace_back(i);
+    const auto whole = static_cast<int32_t>(
+        scattered ? tokens / layout.block_tokens : layout.BlocksFor(tokens));
+    for (int32_t i = 0; i < whole; ++i) blocks.emplace_back(i);
+    const auto pieces = static_cast<int32_t>(layout.PiecesFor(tokens) -
+                                             whole * layout.PiecesPerBlock());
+    for (int32_t i = 0; i < pieces; ++i) {
+      tail.push_back({BlockId(whole + i), layout.PieceTokens()});
     }
   }
   Cache(const Cache&) = delete;
   Cache& operator=(const Cache&) = delete;
   ~Cache() { std::free(bytes); }
 
-  BlockTableView Table() const { return {bytes, layout.BlockBytes(), blocks}; }
+  BlockTableView Table() const {
+    return {bytes, layout.BlockBytes(), blocks, tail};
+  }
 
   static constexpr int64_t kHugePage = int64_t{2} << 20;
 
@@ -69,6 +77,7 @@ struct Cache {
   const int64_t size;
   std::byte* const bytes;
   std::vector<BlockId> blocks;
+  std::vector<TailPiece> tail;
 };
 
 // The `index`-th fastest target of this machine, or the slowest.
@@ -81,11 +90,12 @@ SimdTarget Target(benchmark::State& state, int64_t index) {
 }
 
 // Decode of one token in all layers. Arguments: tokens in the cache, threads,
-// bytes of a number in the cache, target.
+// bytes of a number in the cache, target, whether the last block is in pieces.
 void BM_AttentionDecode(benchmark::State& state) {
   const int64_t context = state.range(0);
   ThreadPool pool(static_cast<int32_t>(state.range(1)));
-  Cache cache(state.range(2) == 2 ? KvType::kF16 : KvType::kF32, context);
+  Cache cache(state.range(2) == 2 ? KvType::kF16 : KvType::kF32, context,
+              state.range(4) != 0);
   AttentionCpu attention(&pool, Target(state, state.range(3)));
   std::vector<float> query = RandomNumbers(kQueryHeads * kHeadDim);
   std::vector<float> out(query.size());
@@ -99,16 +109,21 @@ void BM_AttentionDecode(benchmark::State& state) {
     }
     benchmark::DoNotOptimize(out.data());
   }
-  state.SetBytesProcessed(state.iterations() * cache.size);
+  state.SetBytesProcessed(state.iterations() * context *
+                          cache.layout.TokenBytes());
 }
 BENCHMARK(BM_AttentionDecode)
-    ->ArgNames({"context", "threads", "bytes", "target"})
-    ->Args({2048, 1, 2, 0})
-    ->Args({2048, 2, 2, 0})
-    ->Args({2048, 2, 4, 0})
-    ->Args({128, 1, 2, 0})
-    ->Args({2048, 1, 2, 1})
-    ->Args({128, 1, 2, 1})
+    ->ArgNames({"context", "threads", "bytes", "target", "pieces"})
+    ->Args({2048, 1, 2, 0, 0})
+    ->Args({2048, 2, 2, 0, 0})
+    ->Args({2048, 2, 4, 0, 0})
+    ->Args({128, 1, 2, 0, 0})
+    ->Args({2048, 1, 2, 1, 0})
+    ->Args({128, 1, 2, 1, 0})
+    ->Args({63, 1, 2, 0, 0})
+    ->Args({63, 1, 2, 0, 1})
+    ->Args({2047, 1, 2, 0, 0})
+    ->Args({2047, 1, 2, 0, 1})
     ->Unit(benchmark::kMillisecond)
     ->UseRealTime();
 

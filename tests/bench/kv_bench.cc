@@ -4,8 +4,9 @@
 //
 // For lengths 128 to 2048, the time of one next-token step with the cache (one
 // row, its keys and values read from blocks) and without (all rows again);
-// bytes of KV per token; and the share of KV memory that holds tokens, paged
-// against contiguous.
+// bytes of KV per token; the share of KV memory that holds tokens, paged
+// against contiguous; and what the open blocks of running sequences leave
+// unused.
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -33,6 +34,10 @@ constexpr int kMixRequests = 2000;
 constexpr int64_t kMixMaxTokens = 1024;
 constexpr int64_t kMixCapacityTokens = 32768;
 constexpr uint64_t kMixSeed = 1;
+// Mean lengths at which internal fragmentation is measured, of how many
+// sequences.
+constexpr int64_t kMeanLengths[] = {17, 512};
+constexpr int64_t kLengthCount = 63;
 
 struct StepTimes {
   int64_t length = 0;
@@ -86,6 +91,14 @@ double GrowthExponent(const std::vector<StepTimes>& steps,
   return (n * sxy - sx * sy) / (n * sxx - sx * sx);
 }
 
+struct Fragmentation {
+  int64_t mean = 0;
+  double all_equal = 0;    // every sequence has just so many tokens
+  double spread = 0;       // from 1 to about twice as many
+  double whole_equal = 0;  // the same two if each had whole blocks
+  double whole_spread = 0;
+};
+
 struct Report {
   std::vector<StepTimes> steps;
   double exponent_cached = 0;
@@ -93,6 +106,7 @@ struct Report {
   double bytes_per_token = 0;
   double bytes_per_token_7b = 0;
   MemoryShares paged, contiguous;
+  std::vector<Fragmentation> fragmentation;
 };
 
 nlohmann::json SharesJson(const MemoryShares& shares) {
@@ -110,6 +124,14 @@ void PrintJson(const Report& report) {
                      {"uncached_ms", step.uncached_ms},
                      {"speedup", step.uncached_ms / step.cached_ms}});
   }
+  nlohmann::json fragmentation = nlohmann::json::array();
+  for (const Fragmentation& one : report.fragmentation) {
+    fragmentation.push_back({{"mean_tokens", one.mean},
+                             {"all_equal", one.all_equal},
+                             {"spread", one.spread},
+                             {"whole_blocks_all_equal", one.whole_equal},
+                             {"whole_blocks_spread", one.whole_spread}});
+  }
   const StepTimes& longest = report.steps.back();
   const nlohmann::json json = {
       {"steps", steps},
@@ -124,6 +146,7 @@ void PrintJson(const Report& report) {
       {"utilization_contiguous", report.contiguous.tokens},
       {"memory_paged", SharesJson(report.paged)},
       {"memory_contiguous", SharesJson(report.contiguous)},
+      {"internal_fragmentation", fragmentation},
   };
   std::printf("%s\n", json.dump(2).c_str());
 }
@@ -154,6 +177,26 @@ void PrintTable(const Report& report) {
               "reservation", "external");
   PrintShares("paged, 16 a block", report.paged);
   PrintShares("contiguous, max_tokens", report.contiguous);
+  std::printf("\nInternal fragmentation of %lld running sequences\n",
+              static_cast<long long>(kLengthCount));
+  std::printf("  %12s %10s %10s %24s\n", "mean tokens", "all equal", "spread",
+              "(in whole blocks)");
+  for (const Fragmentation& one : report.fragmentation) {
+    std::printf("  %12lld %8.1f %% %8.1f %% %11.1f %% %8.1f %%\n",
+                static_cast<long long>(one.mean), 100 * one.all_equal,
+                100 * one.spread, 100 * one.whole_equal,
+                100 * one.whole_spread);
+  }
+}
+
+Fragmentation MeasureFragmentation(const KvLayout& layout, int64_t mean) {
+  const std::vector<int64_t> equal(kLengthCount, mean);
+  const std::vector<int64_t> spread = SpreadLengths(mean, kLengthCount);
+  return {.mean = mean,
+          .all_equal = MeasureInternalFragmentation(layout, equal),
+          .spread = MeasureInternalFragmentation(layout, spread),
+          .whole_equal = InternalFragmentationOfBlocks(layout, equal),
+          .whole_spread = InternalFragmentationOfBlocks(layout, spread)};
 }
 
 Report Measure(ModelFixture& model, int repeat) {
@@ -174,6 +217,9 @@ Report Measure(ModelFixture& model, int repeat) {
   report.paged = SimulatePaged(model.layout(), kMixCapacityTokens, mix);
   report.contiguous =
       SimulateContiguous(kMixCapacityTokens, kMixMaxTokens, mix);
+  for (const int64_t mean : kMeanLengths) {
+    report.fragmentation.push_back(MeasureFragmentation(model.layout(), mean));
+  }
   return report;
 }
 

@@ -55,13 +55,14 @@ class PagedRun {
         version_(cache_->AddVersion("bench", "bench")) {}
 
   // Admits while the next request's prompt and one more block for everyone
-  // fit; then everyone grows by a token.
+  // fit; then everyone grows by a token. Memory is counted in pieces.
   void Step(std::deque<RequestLength>& queue) {
     while (!queue.empty()) {
-      const int64_t blocks =
-          cache_->layout().BlocksFor(queue.front().prompt_tokens);
-      const int64_t headroom = static_cast<int64_t>(running_.size()) + 1;
-      if (cache_->Capacity().available_blocks() < blocks + headroom) break;
+      const KvLayout& layout = cache_->layout();
+      const int64_t prompt = layout.PiecesFor(queue.front().prompt_tokens);
+      const int64_t headroom =
+          (static_cast<int64_t>(running_.size()) + 1) * layout.PiecesPerBlock();
+      if (cache_->Capacity().available_pieces() < prompt + headroom) break;
       Running run{.length = queue.front()};
       queue.pop_front();
       auto lease = cache_->OpenLease(
@@ -72,8 +73,8 @@ class PagedRun {
       running_.push_back(std::move(run));
     }
     for (size_t i = 0; i < running_.size(); ++i) {
-      while (i < running_.size() && cache_->BlocksNeeded(running_[i].lease, 1) >
-                                        cache_->Capacity().available_blocks()) {
+      while (i < running_.size() && cache_->PiecesNeeded(running_[i].lease, 1) >
+                                        cache_->Capacity().available_pieces()) {
         queue.push_front(running_.back().length);
         running_.pop_back();
         ++preemptions_;
@@ -190,6 +191,60 @@ MemoryShares SimulateContiguous(int64_t capacity_tokens, int64_t max_tokens,
     std::erase_if(running, Finished);
   }
   return sums.Shares(0);
+}
+
+std::vector<int64_t> SpreadLengths(int64_t mean, int64_t count) {
+  std::vector<int64_t> lengths;
+  for (int64_t i = 0; i < count; ++i) {
+    lengths.push_back(1 + (2 * mean - 2) * i / (count - 1));
+  }
+  return lengths;
+}
+
+double MeasureInternalFragmentation(const KvLayout& layout,
+                                    const std::vector<int64_t>& lengths) {
+  int64_t blocks = 0;
+  for (const int64_t length : lengths) blocks += layout.BlocksFor(length);
+  const auto cache = MakeCache(layout, blocks);
+  const VersionId version = cache->AddVersion("bench", "bench");
+  std::vector<Lease> leases;
+  for (size_t i = 0; i < lengths.size(); ++i) {
+    auto lease = cache->OpenLease(
+        {.version = version, .tokens = {}, .read_cache = false});
+    KV_CHECK(lease.ok()) << lease.status();
+    leases.push_back(*std::move(lease));
+  }
+  const std::vector<TokenId> ids(
+      *std::max_element(lengths.begin(), lengths.end()), 0);
+  const auto step = [&](auto tokens_of) {
+    std::vector<LeaseGrowth> growths;
+    for (size_t i = 0; i < lengths.size(); ++i) {
+      const int64_t count = tokens_of(i);
+      if (count == 0) continue;
+      growths.push_back({&leases[i], {ids.data(), static_cast<size_t>(count)}});
+    }
+    cache->Reserve(growths).Commit();
+    return !growths.empty();
+  };
+  step([&](size_t i) { return lengths[i] / 2; });
+  while (step([&](size_t i) {
+    return std::min<int64_t>(1, lengths[i] - leases[i].token_count());
+  })) {
+  }
+  const ByteAccount bytes = cache->Snapshot().tiers[0].bytes;
+  return static_cast<double>(bytes.fragmentation) /
+         static_cast<double>(bytes.fragmentation + bytes.tokens);
+}
+
+double InternalFragmentationOfBlocks(const KvLayout& layout,
+                                     const std::vector<int64_t>& lengths) {
+  int64_t tokens = 0;
+  int64_t places = 0;
+  for (const int64_t length : lengths) {
+    tokens += length;
+    places += layout.BlocksFor(length) * layout.block_tokens;
+  }
+  return static_cast<double>(places - tokens) / static_cast<double>(places);
 }
 
 double MeasureBytesPerToken(const KvLayout& layout, int64_t tokens) {

@@ -42,6 +42,20 @@ MemoryShares SimulatePaged(const KvLayout& layout, int64_t capacity_tokens,
 MemoryShares SimulateContiguous(int64_t capacity_tokens, int64_t max_tokens,
                                 const std::vector<RequestLength>& mix);
 
+// Lengths of `count` sequences, evenly from 1 to 2 * `mean` - 1 tokens.
+std::vector<int64_t> SpreadLengths(int64_t mean, int64_t count);
+
+// Internal fragmentation of sequences of these lengths that run at once: the
+// share of the pinned blocks and pieces without a token, as KvCache accounts
+// for them. They come with half of their tokens and grow side by side, a token
+// a step, until each has its length.
+double MeasureInternalFragmentation(const KvLayout& layout,
+                                    const std::vector<int64_t>& lengths);
+
+// The same if each had whole blocks only, by arithmetic.
+double InternalFragmentationOfBlocks(const KvLayout& layout,
+                                     const std::vector<int64_t>& lengths);
+
 // Bytes of keys and values that KvCache accounts for `tokens` tokens of a
 // request, divided by them.
 double MeasureBytesPerToken(const KvLayout& layout, int64_t tokens);

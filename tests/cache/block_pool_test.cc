@@ -66,6 +66,40 @@ TEST(BlockPoolTest, WalksEveryArrowOfItsDiagram) {
   EXPECT_THAT(pool.Violations(), IsEmpty());
 }
 
+TEST(BlockPoolTest, ASplitBlockIsPinnedAndCountedForItself) {
+  // Its pieces belong to whom TailPieces says: no token of it is counted here,
+  // and it changes versions with them.
+  BlockPool pool(kBlockTokens);
+  pool.Grow(2);
+  BlockRef ref = pool.Grant(kVersion);
+  pool.Split(ref);
+  EXPECT_EQ(pool.state(BlockId(0)), BlockState::kPinned)
+      << "reserved -> pinned";
+  EXPECT_EQ(pool.tally().split_blocks, 1);
+  EXPECT_EQ(pool.tally(kVersion).split_blocks, 1);
+  EXPECT_DEATH(pool.Fill(ref, 1), "shared, sealed or split");
+  EXPECT_DEATH((void)pool.Pin(BlockId(0)), "split and pinned");
+  EXPECT_DEATH((void)pool.Relocate(BlockId(0)), "split and pinned");
+  EXPECT_DEATH(pool.Split(ref), "shared, sealed or split");
+  pool.SetOwner(ref, kOther);
+  EXPECT_EQ(pool.tally(kVersion), BlockTally());
+  EXPECT_EQ(pool.tally(kOther).blocks, Counts(0, 0, 1, 0));
+  EXPECT_THAT(pool.Violations(), IsEmpty());
+
+  pool.Join(ref, kVersion, 3);
+  EXPECT_EQ(pool.tally().split_blocks, 0);
+  EXPECT_EQ(pool.tally().tokens, 3);
+  EXPECT_EQ(pool.tally(kVersion).tokens, 3);
+  EXPECT_EQ(pool.tally(kOther), BlockTally());
+  EXPECT_THAT(pool.Violations(), IsEmpty());
+
+  pool.Split(ref);
+  EXPECT_EQ(pool.tally().tokens, 0);
+  ref = BlockRef();
+  EXPECT_EQ(pool.tally(), BlockTally{.blocks = Counts(2, 0, 0, 0)});
+  EXPECT_THAT(pool.Violations(), IsEmpty());
+}
+
 TEST(BlockPoolTest, GrantsTheLowestFreeIdFirst) {
   // High ids would touch fresh pages although touched ones lie free.
   BlockPool pool(kBlockTokens);
@@ -352,7 +386,7 @@ TEST(BlockPoolDeathTest, StopsMovesThatAreNotInTheDiagram) {
   EXPECT_DEATH(pool.Fill(ref, 2), "from 3 to 2 of 4 tokens");
   pool.Fill(ref, kBlockTokens);
   pool.Keep(ref);
-  EXPECT_DEATH(pool.Fill(ref, kBlockTokens), "shared or sealed");
+  EXPECT_DEATH(pool.Fill(ref, kBlockTokens), "shared, sealed or split");
   BlockRef other = pool.Grant(kVersion);
   EXPECT_DEATH((void)pool.Grant(kVersion), "the set is empty");
 }

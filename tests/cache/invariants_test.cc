@@ -23,20 +23,23 @@ CacheSnapshot GoodSnapshot() {
   tier.tier = "device";
   tier.block_bytes = 64;
   tier.capacity_bytes = 640;
+  tier.committed_bytes = 1000;
+  tier.split_blocks = 2;
+  tier.external_fragmentation_bytes = 392;
   tier.blocks = {
       .free = 3, .reserved = 1, .pinned = 3, .cached = 2, .leaving = 1};
-  tier.bytes = {.free = 192,
+  tier.bytes = {.free = 208,  // 16 of them in a split block, and so
                 .reserved = 64,
-                .tokens = 290,
+                .tokens = 258,
                 .fragmentation = 30,
-                .leaving = 64};
+                .leaving = 80};  // 16 of these
   snapshot.tiers.push_back(tier);
   VersionSnapshot first;
   first.label = "first";
   first.state = "serving";
   first.lease_count = 2;
   first.blocks = {.reserved = 1, .pinned = 3};
-  first.bytes = {.reserved = 64, .tokens = 162, .fragmentation = 30};
+  first.bytes = {.reserved = 64, .tokens = 130, .fragmentation = 30};
   first.hit_tokens = 8;
   VersionSnapshot second;
   second.label = "second";
@@ -67,6 +70,13 @@ TEST(CheckSnapshotTest, NamesEveryNumberThatDoesNotAddUp) {
       {"accounts for 639 of 640", [](auto& s) { --s.tiers[0].bytes.leaving; }},
       {"has 11 blocks", [](auto& s) { ++s.tiers[0].blocks.free; }},
       {"negative count", [](auto& s) { s.tiers[0].blocks.cached = -1; }},
+      {"has 4 split of 3", [](auto& s) { s.tiers[0].split_blocks = 4; }},
+      {"191 bytes free", [](auto& s) { s.tiers[0].bytes.free = 191; }},
+      {"639 committed", [](auto& s) { s.tiers[0].committed_bytes = 639; }},
+      {"of which 359",
+       [](auto& s) { s.tiers[0].external_fragmentation_bytes = 359; }},
+      {"of which 489",
+       [](auto& s) { s.tiers[0].external_fragmentation_bytes = 489; }},
       {"negative count", [](auto& s) { s.versions[0].lease_count = -1; }},
       {"negative count", [](auto& s) { s.versions[1].bytes.tokens = -1; }},
       {"do not sum up", [](auto& s) { ++s.versions[1].blocks.cached; }},
@@ -111,6 +121,7 @@ class CheckLeasesTest : public testing::Test {
   LeaseState& AddLease(int64_t token_count) {
     auto lease = std::make_unique<LeaseState>();
     lease->version = version_;
+    lease->tail.version = version_;
     lease->token_count = token_count;
     lease->open_tokens.resize(token_count % 4);
     for (int64_t left = token_count; left > 0; left -= 4) {
@@ -176,6 +187,39 @@ TEST_F(CheckLeasesTest, AReservedBlockWithoutAReservationIsFound) {
   // The rest of a step that was neither committed nor dropped.
   AddLease(4).table.Append(pool_.Grant(version_));
   EXPECT_THAT(Check(), ElementsAre(HasSubstr("is reserved")));
+}
+
+TEST_F(CheckLeasesTest, ATailWithTooFewOrTooManyPiecesIsFound) {
+  // Tokens behind the last piece are written over somebody else's.
+  BlockPool pool(16);
+  pool.Grow(2);
+  const BlockRef split = pool.Grant(version_);
+  const BlockRef whole = pool.Grant(version_);
+  pool.Split(split);
+  pool.Fill(whole, 16);
+  LeaseState lease;
+  lease.version = lease.tail.version = version_;
+  versions_.AddLease(version_);
+  lease.token_count = lease.tail.tokens = 5;
+  lease.open_tokens.resize(5);
+  const auto check = [&] {
+    std::vector<std::string> found = CheckLeases(pool, versions_, {{&lease}});
+    std::erase(found, "block 1 is pinned 1 times and held 0 times");
+    return found;
+  };
+  lease.tail.pieces = {{split.block(), 0}, {split.block(), 8}};
+  EXPECT_THAT(check(), IsEmpty());
+  lease.tail.pieces.push_back({split.block(), 12});
+  EXPECT_THAT(check(), ElementsAre("a tail of 5 tokens has 3 pieces"));
+  lease.growing = true;
+  EXPECT_THAT(check(), IsEmpty());
+  lease.tail.pieces.resize(1);
+  EXPECT_THAT(check(), ElementsAre("a tail of 5 tokens has 1 pieces"));
+  lease.tail.pieces.push_back({whole.block(), 0});
+  EXPECT_THAT(check(), ElementsAre("a tail has a piece of block 1, which is "
+                                   "whole"));
+  lease.tail.version = VersionId(7);
+  EXPECT_EQ(check().size(), 2u) << "and it belongs to another version";
 }
 
 TEST_F(CheckLeasesTest, LeaseCountsAndPlacesAreCompared) {

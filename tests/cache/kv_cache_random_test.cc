@@ -2,11 +2,13 @@
 // wrong: prefixes are compared as whole token vectors, nothing is hashed, and
 // victims are found by looking at everything.
 
+#include <algorithm>
 #include <cstring>
 #include <iostream>
 #include <map>
 #include <memory>
 #include <random>
+#include <set>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -25,6 +27,7 @@ using Prefix = std::tuple<std::string, std::string, TokenVector>;
 struct TwinBlock {
   Prefix prefix;
   int pins = 0;
+  int64_t tokens = 0;
   bool findable = false;
   int64_t last_use = 0;
 };
@@ -45,7 +48,11 @@ struct TwinLease {
 
 class Twin {
  public:
-  explicit Twin(int64_t capacity) : capacity_(capacity) {}
+  Twin(int64_t capacity, const KvLayout& layout)
+      : block_(layout.block_tokens),
+        piece_(layout.PieceTokens()),
+        per_block_(layout.PiecesPerBlock()),
+        capacity_(capacity) {}
 
   void Open(TwinLease& lease, const TokenVector& known) {
     if (lease.read && !lease.resumed) {
@@ -57,23 +64,23 @@ class Twin {
   int64_t Extend(TwinLease& lease, const TokenVector& known) {
     int64_t gained = 0;
     if (!lease.read || lease.cut_off) return 0;
-    if (lease.tokens.size() % kSmallBlock != 0) return 0;
+    if (lease.tokens.size() % block_ != 0) return 0;
     if (!lease.blocks.empty() && !lease.blocks.back()->findable) return 0;
-    while (lease.tokens.size() + kSmallBlock < known.size()) {
-      const size_t end = lease.tokens.size() + kSmallBlock;
+    while (lease.tokens.size() + block_ < known.size()) {
+      const size_t end = lease.tokens.size() + block_;
       const auto found = findable_.find(PrefixOf(lease, known, end));
       if (found == findable_.end()) break;
       ++found->second->pins;
       lease.blocks.push_back(found->second);
       lease.tokens.assign(known.begin(), known.begin() + end);
-      gained += kSmallBlock;
+      gained += block_;
     }
     lease.cached_tokens += gained;
     if (!lease.resumed) counters.hit_tokens += gained;
     return gained;
   }
 
-  // Evicts until `wanted` blocks are free; the order of what goes is LRU.
+  // Evicts until `wanted` pieces are free; the order of what goes is LRU.
   void MakeRoom(int64_t wanted) {
     while (Free() < wanted && !testing::Test::HasFatalFailure()) {
       EvictOne();
@@ -92,22 +99,23 @@ class Twin {
     }
     ASSERT_NE(victim, findable_.end()) << "the twin has nothing to evict";
     findable_.erase(victim);
-    --used_;
+    used_ -= per_block_;
   }
 
   void Append(TwinLease& lease, const TokenVector& tokens) {
     for (const TokenId token : tokens) {
-      if (lease.tokens.size() % kSmallBlock == 0) {
+      if (lease.tokens.size() % block_ == 0) {
         lease.blocks.push_back(std::make_shared<TwinBlock>());
         lease.blocks.back()->pins = 1;
-        ++used_;
       }
+      if (lease.tokens.size() % piece_ == 0) ++used_;
       if (lease.resumed &&
           static_cast<int64_t>(lease.tokens.size()) < lease.recompute) {
         ++counters.recomputed_tokens;
       }
       lease.tokens.push_back(token);
-      if (lease.tokens.size() % kSmallBlock == 0) Seal(lease);
+      ++lease.blocks.back()->tokens;
+      if (lease.tokens.size() % block_ == 0) Seal(lease);
     }
   }
 
@@ -118,7 +126,7 @@ class Twin {
       if (block->findable) {
         block->last_use = tick_;
       } else {
-        --used_;
+        used_ -= (block->tokens + piece_ - 1) / piece_;
       }
     }
   }
@@ -127,7 +135,7 @@ class Twin {
     for (auto& [prefix, block] : findable_) {
       block->findable = false;
       if (block->pins == 0) {
-        --used_;
+        used_ -= per_block_;
         ++counters.evicted[EvictionCause::kFlush];
       }
     }
@@ -138,7 +146,7 @@ class Twin {
 
   // A slice of a resize evicts until all that is held fits.
   void Shrink() {
-    while (used_ > capacity_ && Cached() > 0 &&
+    while (UsedBlocks() > capacity_ && Cached() > 0 &&
            !testing::Test::HasFatalFailure()) {
       EvictOne();
       ++counters.evicted[EvictionCause::kResize];
@@ -146,8 +154,16 @@ class Twin {
   }
 
   // What a step may get; what is held beyond the capacity is not there to get.
-  int64_t Free() const { return std::max<int64_t>(capacity_ - used_, 0); }
+  // Counted in pieces, but for those that say so.
+  int64_t Free() const {
+    return std::max<int64_t>(capacity_ * per_block_ - used_, 0);
+  }
   int64_t Used() const { return used_; }
+  int64_t Pinned() const { return used_ - Cached() * per_block_; }
+  int64_t UsedBlocks() const {
+    return (used_ + per_block_ - 1) / per_block_;  // with all tails together
+  }
+  int64_t PinnedBlocks() const { return UsedBlocks() - Cached(); }
   int64_t Capacity() const { return capacity_; }
   int64_t Cached() const {
     int64_t cached = 0;
@@ -155,6 +171,22 @@ class Twin {
     return cached;
   }
   int64_t Findable() const { return static_cast<int64_t>(findable_.size()); }
+
+  // Tokens in memory that a version has computed; `leases` are all there are.
+  int64_t Tokens(const std::string& fingerprint,
+                 const std::vector<const TwinLease*>& leases) const {
+    std::set<const TwinBlock*> blocks;
+    for (const auto& [prefix, block] : findable_) {
+      if (std::get<0>(prefix) == fingerprint) blocks.insert(block.get());
+    }
+    for (const TwinLease* lease : leases) {
+      if (lease->fingerprint != fingerprint) continue;
+      for (const TwinBlockPtr& block : lease->blocks) blocks.insert(&*block);
+    }
+    int64_t tokens = 0;
+    for (const TwinBlock* block : blocks) tokens += block->tokens;
+    return tokens;
+  }
 
   CacheCounters counters;
 
@@ -171,7 +203,7 @@ class Twin {
       const TokenVector& other = std::get<2>(prefix);
       if (std::get<0>(prefix) == std::get<0>(parent) &&
           std::get<1>(prefix) == std::get<1>(parent) &&
-          other.size() == tokens.size() + kSmallBlock &&
+          other.size() == tokens.size() + block_ &&
           std::equal(tokens.begin(), tokens.end(), other.begin())) {
         return true;
       }
@@ -188,7 +220,7 @@ class Twin {
     if (same != findable_.end()) {
       lease.blocks[index] = same->second;
       ++same->second->pins;
-      --used_;
+      used_ -= per_block_;
       ++counters.deduplicated_blocks;
     } else if (lease.write) {
       lease.blocks[index]->prefix = prefix;
@@ -198,8 +230,11 @@ class Twin {
     }
   }
 
-  int64_t capacity_;
-  int64_t used_ = 0;
+  const int64_t block_;
+  const int64_t piece_;
+  const int64_t per_block_;
+  int64_t capacity_;  // blocks
+  int64_t used_ = 0;  // pieces
   int64_t tick_ = 0;
   std::map<Prefix, TwinBlockPtr> findable_;
 };
@@ -219,10 +254,41 @@ uint64_t Content(const TwinLease& lease, absl::Span<const TokenId> tokens) {
   return hash;
 }
 
-std::byte* Place(const BlockTableView& table, int64_t token) {
-  return table.Block(token / kSmallBlock) +
-         (token % kSmallBlock) * SmallLayout().TokenBytes();
+// A token's key is its content, its value the complement.
+void Write(const BlockTableView& table, const KvLayout& layout, int64_t token,
+           uint64_t content) {
+  const auto place = table.At(layout, token);
+  uint32_t halves[2];
+  std::memcpy(halves, &content, sizeof(content));
+  for (int64_t d = 0; d < 2; ++d) {
+    std::byte* keys = place.block + layout.KeyOffset(0, 0);
+    std::memcpy(keys + (d * layout.block_tokens + place.slot) * 4, &halves[d],
+                4);
+  }
+  const uint64_t value = ~content;
+  std::memcpy(place.block + layout.ValueOffset(0, 0) + place.slot * 8, &value,
+              8);
 }
+
+void ExpectContent(const BlockTableView& table, const KvLayout& layout,
+                   int64_t token, uint64_t content) {
+  const auto place = table.At(layout, token);
+  uint32_t halves[2];
+  for (int64_t d = 0; d < 2; ++d) {
+    const std::byte* keys = place.block + layout.KeyOffset(0, 0);
+    std::memcpy(&halves[d], keys + (d * layout.block_tokens + place.slot) * 4,
+                4);
+  }
+  uint64_t key, value;
+  std::memcpy(&key, halves, sizeof(key));
+  std::memcpy(&value, place.block + layout.ValueOffset(0, 0) + place.slot * 8,
+              8);
+  ASSERT_EQ(key, content) << "the key of token " << token;
+  ASSERT_EQ(value, ~content) << "the value of token " << token;
+}
+
+// Blocks of one piece, of two and of four.
+constexpr int32_t kBlockTokens[] = {4, 8, 16};
 
 class RandomCacheTest : public testing::TestWithParam<int> {
  protected:
@@ -232,7 +298,7 @@ class RandomCacheTest : public testing::TestWithParam<int> {
   void SetUp() override {
     std::cout << "seed " << GetParam() << "\n";
     random_.seed(GetParam());
-    KvCache::Options options = SmallOptions(kBlocks);
+    KvCache::Options options = SmallOptions(kBlocks, layout_.block_tokens);
     options.index_hash_bits = hash_bits();
     options.address_space_blocks = 2 * kBlocks;
     options.resize_slice_bytes = 3 * options.layout.BlockBytes();
@@ -250,7 +316,7 @@ class RandomCacheTest : public testing::TestWithParam<int> {
 
   TokenVector RandomTokens() {
     // Two tokens and few lengths, so that prefixes are often shared.
-    TokenVector tokens(1 + Draw(30));
+    TokenVector tokens(1 + Draw(7 * layout_.block_tokens + 2));
     for (TokenId& token : tokens) token = Draw(8) == 0;
     return tokens;
   }
@@ -302,29 +368,29 @@ class RandomCacheTest : public testing::TestWithParam<int> {
   void Step() {
     std::vector<Pair*> chosen;
     std::vector<TokenVector> parts;
-    int64_t room = cache_->Capacity().available_blocks();
+    int64_t room = cache_->Capacity().available_pieces();
     for (Pair& pair : pairs_) {
       if (Draw(3) == 0) continue;
       const size_t done = pair.twin.tokens.size();
       if (done == pair.known.size()) pair.known.push_back(Draw(2));
-      const size_t count =
-          std::min<size_t>(pair.known.size() - done, 1 + Draw(3 * kSmallBlock));
-      const int64_t blocks = cache_->BlocksNeeded(pair.lease, count);
-      if (blocks > room) continue;
-      room -= blocks;
+      const size_t count = std::min<size_t>(pair.known.size() - done,
+                                            1 + Draw(3 * layout_.block_tokens));
+      const int64_t pieces = cache_->PiecesNeeded(pair.lease, count);
+      if (pieces > room) continue;
+      room -= pieces;
       chosen.push_back(&pair);
       parts.emplace_back(pair.known.begin() + done,
                          pair.known.begin() + done + count);
     }
     std::vector<LeaseGrowth> growths;
-    int64_t blocks = 0;
+    int64_t pieces = 0;
     for (size_t i = 0; i < chosen.size(); ++i) {
       growths.push_back({.lease = &chosen[i]->lease, .tokens = parts[i]});
-      blocks += cache_->BlocksNeeded(chosen[i]->lease, parts[i].size());
+      pieces += cache_->PiecesNeeded(chosen[i]->lease, parts[i].size());
     }
     Reservation reservation = cache_->Reserve(growths);
-    twin_.MakeRoom(blocks);
-    ASSERT_EQ(DeviceBlocks(*cache_).reserved, blocks);
+    twin_.MakeRoom(pieces);
+    CheckBytes(twin_.Used() + pieces);
     ASSERT_THAT(cache_->Violations(), testing::IsEmpty());
     for (size_t i = 0; i < chosen.size(); ++i) {
       Compute(*chosen[i], parts[i].size(), reservation.Table(i));
@@ -341,7 +407,7 @@ class RandomCacheTest : public testing::TestWithParam<int> {
     for (size_t end = done + 1; end <= done + count; ++end) {
       const uint64_t content =
           Content(pair.twin, absl::MakeConstSpan(pair.known).subspan(0, end));
-      std::memcpy(Place(table, end - 1), &content, sizeof(content));
+      Write(table, layout_, static_cast<int64_t>(end) - 1, content);
     }
   }
 
@@ -370,7 +436,7 @@ class RandomCacheTest : public testing::TestWithParam<int> {
 
   // Up, down, called off or turned round half-way, with whatever is held.
   void SetTarget() {
-    const int64_t target = 4 + Draw(2 * kBlocks - 3);
+    const int64_t target = 2 + Draw(2 * kBlocks - 1);
     ASSERT_TRUE(cache_->SetTarget(target).ok());
     grows_to_ = target;
     twin_.SetCapacity(std::min(target, cache_->resize().block_count));
@@ -379,7 +445,7 @@ class RandomCacheTest : public testing::TestWithParam<int> {
   void ContinueResize() {
     const int64_t before = cache_->resize().block_count;
     const bool shrinks = grows_to_ < before;
-    const bool stuck = twin_.Used() - twin_.Cached() > grows_to_;
+    const bool stuck = twin_.PinnedBlocks() > grows_to_;
     ASSERT_TRUE(cache_->ContinueResize().ok());
     const ResizeProgress progress = cache_->resize();
     ASSERT_EQ(progress.target_blocks, grows_to_);
@@ -395,16 +461,41 @@ class RandomCacheTest : public testing::TestWithParam<int> {
     }
   }
 
+  // What is not free is used, to the byte, and where no step is in hand that
+  // is tokens and fragmentation; also of each version.
+  void CheckBytes(int64_t used_pieces) {
+    const CacheSnapshot snapshot = cache_->Snapshot();
+    const TierSnapshot& tier = snapshot.tiers[0];
+    const ByteAccount& bytes = tier.bytes;
+    const int64_t piece = tier.block_bytes / layout_.PiecesPerBlock();
+    std::vector<const TwinLease*> leases;
+    for (const Pair& pair : pairs_) leases.push_back(&pair.twin);
+    ASSERT_EQ(bytes.free + bytes.leaving,
+              tier.capacity_bytes - used_pieces * piece);
+    ASSERT_EQ(tier.blocks.total() * tier.block_bytes, tier.capacity_bytes);
+    int64_t tokens = 0;
+    for (const VersionSnapshot& version : snapshot.versions) {
+      const int64_t own = twin_.Tokens(version.fingerprint, leases);
+      ASSERT_EQ(version.bytes.tokens, own * layout_.TokenBytes());
+      tokens += own;
+    }
+    ASSERT_EQ(bytes.tokens, tokens * layout_.TokenBytes());
+  }
+
   void CheckAgainstTwin() {
     ASSERT_THAT(cache_->Violations(), testing::IsEmpty());
     const CacheSnapshot snapshot = cache_->Snapshot();
     const CapacityView capacity = cache_->Capacity();
-    const int64_t pinned = twin_.Used() - twin_.Cached();
+    const int64_t all = twin_.Capacity() * layout_.PiecesPerBlock();
+    CheckBytes(twin_.Used());
+    ASSERT_EQ(snapshot.tiers[0].bytes.reserved, 0);
     ASSERT_EQ(capacity.total_blocks, twin_.Capacity());
-    ASSERT_EQ(capacity.free_blocks, twin_.Free());
-    ASSERT_EQ(capacity.available_blocks(),
-              std::max<int64_t>(twin_.Capacity() - pinned, 0));
-    ASSERT_EQ(UsedBlocks(*cache_), twin_.Used());
+    ASSERT_EQ(capacity.free_pieces, twin_.Free());
+    ASSERT_EQ(capacity.available_pieces(),
+              std::max<int64_t>(all - twin_.Pinned(), 0));
+    ASSERT_GE(UsedBlocks(*cache_), twin_.UsedBlocks());
+    ASSERT_EQ(cache_->resize().pinned_blocks, twin_.PinnedBlocks());
+    scattered_ |= UsedBlocks(*cache_) > twin_.UsedBlocks();
     ASSERT_EQ(snapshot.tiers[0].blocks.cached, twin_.Cached());
     ASSERT_EQ(snapshot.index_entries, twin_.Findable());
     const CacheCounters& counters = snapshot.counters;
@@ -429,21 +520,22 @@ class RandomCacheTest : public testing::TestWithParam<int> {
     ASSERT_EQ(pair.lease.cached_token_count(), pair.twin.cached_tokens);
     const BlockTableView table = pair.lease.Table();
     for (size_t end = 1; end <= pair.twin.tokens.size(); ++end) {
-      uint64_t content;
-      std::memcpy(&content, Place(table, end - 1), sizeof(content));
-      ASSERT_EQ(content,
-                Content(pair.twin,
-                        absl::MakeConstSpan(pair.twin.tokens).subspan(0, end)))
-          << "token " << end - 1;
+      ExpectContent(
+          table, layout_, static_cast<int64_t>(end) - 1,
+          Content(pair.twin,
+                  absl::MakeConstSpan(pair.twin.tokens).subspan(0, end)));
     }
   }
 
+  const KvLayout layout_ =
+      SmallLayout(kBlockTokens[GetParam() % std::size(kBlockTokens)]);
   std::mt19937 random_;
   std::unique_ptr<KvCache> cache_;
   std::vector<VersionId> versions_;
   std::vector<Pair> pairs_;
-  Twin twin_{kBlocks};
+  Twin twin_{kBlocks, layout_};
   int64_t grows_to_ = kBlocks;
+  bool scattered_ = false;  // tails took more blocks than they need
 };
 
 TEST_P(RandomCacheTest, AgreesWithTheTwinAfterEveryOperation) {
@@ -476,12 +568,13 @@ TEST_P(RandomCacheTest, AgreesWithTheTwinAfterEveryOperation) {
   EXPECT_GT(counters.evicted[EvictionCause::kResize], 0);
   EXPECT_GT(counters.relocated_blocks, 0);
   EXPECT_EQ(counters.rejected_collisions > 0, hash_bits() < 64);
+  EXPECT_EQ(scattered_, layout_.PiecesPerBlock() > 1);
   pairs_.clear();
   cache_->Flush();
   EXPECT_EQ(UsedBlocks(*cache_), 0);
 }
 
-INSTANTIATE_TEST_SUITE_P(Seeds, RandomCacheTest, testing::Range(1, 9));
+INSTANTIATE_TEST_SUITE_P(Seeds, RandomCacheTest, testing::Range(1, 13));
 
 }  // namespace
 }  // namespace kvasir

@@ -95,6 +95,46 @@ TEST_F(KvCacheTest, UnknownVersionsAreNotFound) {
   EXPECT_THAT(cache_->Violations(), IsEmpty());
 }
 
+TEST(KvCachePiecesTest, TheSnapshotTellsWhatOpenBlocksHold) {
+  // C3: four sequences of 17 tokens share one block for their last ones. What
+  // of it is free is free to grow, but no whole block can use it.
+  const auto cache = MakeCache(SmallOptions(64, 16));
+  const VersionId version = cache->AddVersion("m", "aa");
+  const int64_t token = SmallLayout(16).TokenBytes();
+  std::vector<Lease> leases;
+  for (int i = 0; i < 4; ++i) {
+    leases.push_back(OpenAndFill(*cache, version, Tokens(100 * i, 17)));
+  }
+  TierSnapshot tier = cache->Snapshot().tiers[0];
+  EXPECT_EQ(tier.blocks.pinned, 5);
+  EXPECT_EQ(tier.split_blocks, 1);
+  EXPECT_EQ(tier.bytes.tokens, 4 * 17 * token);
+  EXPECT_EQ(tier.bytes.fragmentation, 4 * 3 * token);
+  EXPECT_EQ(tier.bytes.free, 59 * 16 * token);
+  EXPECT_DOUBLE_EQ(tier.TokenShare(), 4 * 17 / 80.0);
+  const int64_t slack = tier.committed_bytes - tier.capacity_bytes;
+  EXPECT_EQ(tier.committed_bytes, int64_t{4} << 20) << "an extent";
+  EXPECT_EQ(tier.external_fragmentation_bytes, slack);
+
+  leases.resize(1);
+  tier = cache->Snapshot().tiers[0];
+  EXPECT_EQ(tier.blocks.pinned, 2);
+  EXPECT_EQ(tier.blocks.cached, 3);
+  EXPECT_EQ(tier.bytes.fragmentation, 3 * token);
+  EXPECT_EQ(tier.bytes.free, (59 * 16 + 12) * token);
+  EXPECT_EQ(tier.external_fragmentation_bytes, slack + 12 * token);
+  EXPECT_DOUBLE_EQ(tier.TokenShare(), (4 * 16 + 1) / 80.0);
+  EXPECT_EQ(cache->Capacity().free_pieces, 59 * 4 + 3);
+
+  leases.clear();
+  cache->Flush();
+  tier = cache->Snapshot().tiers[0];
+  EXPECT_EQ(tier.split_blocks, 0);
+  EXPECT_EQ(tier.bytes.free, tier.capacity_bytes);
+  EXPECT_EQ(tier.external_fragmentation_bytes, slack);
+  EXPECT_DOUBLE_EQ(tier.TokenShare(), 1) << "nothing in use, nothing wasted";
+}
+
 TEST_F(KvCacheTest, ALeaseFindsAtMostAllTokensButTheLast) {
   // PFX-3: at an exact multiple the last block must be computed again, or
   // there are no logits to sample from.

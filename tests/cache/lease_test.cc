@@ -103,7 +103,7 @@ TEST(LeaseThreadTest, TheCacheMayBeSetUpOnAnotherThread) {
   std::unique_ptr<KvCache> cache;
   std::thread([&] { cache = MakeCache(SmallOptions(4)); }).join();
   const VersionId version = cache->AddVersion("m", "aa");
-  EXPECT_EQ(cache->Capacity().free_blocks, 4);
+  EXPECT_EQ(cache->Capacity().free_pieces, 4);
   std::thread([&] {
     const Lease lease = OpenAndFill(*cache, version, Tokens(0, 5));
     EXPECT_EQ(lease.block_count(), 2);

@@ -65,6 +65,43 @@ TEST_F(ReservationTest, DroppedItGivesBackEverythingItTook) {
   EXPECT_EQ(FoundTokens(*cache_, version_, Tokens(0, 12)), 8);
 }
 
+TEST_F(ReservationTest, DroppedItGivesBackPiecesToo) {
+  // The open block that was to become full is in pieces again, with its
+  // tokens, and so is whatever it was moved for.
+  cache_ = MakeCache(SmallOptions(8, 16));
+  version_ = cache_->AddVersion("m", "aa");
+  Lease a = OpenAndFill(*cache_, version_, Tokens(0, 22));
+  Lease b = OpenAndFill(*cache_, version_, Tokens(50, 3));
+  EXPECT_EQ(a.piece_count(), 6);
+  EXPECT_EQ(a.Table().tail.size(), 2u);
+  const CacheSnapshot before = cache_->Snapshot();
+  EXPECT_EQ(before.tiers[0].split_blocks, 1);
+  {
+    const auto a_more = Tokens(22, 15);
+    const auto b_more = Tokens(53, 8);
+    const LeaseGrowth growths[] = {{.lease = &a, .tokens = a_more},
+                                   {.lease = &b, .tokens = b_more}};
+    const Reservation reservation = cache_->Reserve(growths);
+    EXPECT_EQ(reservation.Table(0).blocks.size(), 2u);
+    EXPECT_EQ(reservation.Table(0).tail.size(), 2u);
+    EXPECT_EQ(reservation.Table(1).tail.size(), 3u);
+    EXPECT_EQ(a.Table().blocks.size(), 2u) << "as whole as it will be";
+    EXPECT_EQ(a.Table().tail.size(), 0u);
+    EXPECT_EQ(b.Table().tail.size(), 1u);
+    EXPECT_EQ(cache_->Snapshot().tiers[0].bytes.reserved,
+              4 * SmallLayout(16).BlockBytes() / 4);
+    EXPECT_THAT(cache_->Violations(), IsEmpty());
+  }
+  const CacheSnapshot after = cache_->Snapshot();
+  EXPECT_EQ(after.tiers[0].bytes, before.tiers[0].bytes);
+  EXPECT_EQ(after.versions[0].bytes, before.versions[0].bytes);
+  EXPECT_EQ(a.Table().tail.size(), 2u);
+  EXPECT_EQ(a.token_count(), 22);
+  EXPECT_THAT(cache_->Violations(), IsEmpty());
+  Append(*cache_, a, Tokens(22, 11));
+  EXPECT_EQ(FoundTokens(*cache_, version_, Tokens(0, 33)), 32);
+}
+
 TEST_F(ReservationTest, WhatWasEvictedForADroppedOneStaysEvicted) {
   // The old content may be overwritten already.
   { const Lease gone = OpenAndFill(*cache_, version_, Tokens(0, 32)); }
@@ -134,10 +171,30 @@ TEST_F(ReservationTest, AFullPoolIsAnExactFit) {
   Lease lease = Open(*cache_, version_, Tokens(0, 32));
   Append(*cache_, lease, Tokens(0, 32));
   EXPECT_EQ(cache_->Capacity().available_blocks(), 0);
-  EXPECT_EQ(cache_->BlocksNeeded(lease, 0), 0);
-  EXPECT_EQ(cache_->BlocksNeeded(lease, 1), 1);
+  EXPECT_EQ(cache_->PiecesNeeded(lease, 0), 0);
+  EXPECT_EQ(cache_->PiecesNeeded(lease, 1), 1);
   EXPECT_DEATH(Append(*cache_, lease, {1}),
-               "1 blocks wanted, 0 free and 0 cached");
+               "1 pieces wanted, 0 free and 0 cached");
+}
+
+TEST_F(ReservationTest, ASequenceInPiecesFillsThePoolToItsLastPlace) {
+  // SCHED: whatever shares its blocks before, and in the smallest pools.
+  for (const int64_t blocks : {1, 2, 3}) {
+    cache_ = MakeCache(SmallOptions(blocks, 16));
+    version_ = cache_->AddVersion("m", "aa");
+    Lease other = OpenAndFill(*cache_, version_, Tokens(90, 3));
+    Lease lease = Open(*cache_, version_, {});
+    for (TokenId token = 0; token < blocks * 16; ++token) {
+      if (cache_->PiecesNeeded(lease, 1) >
+          cache_->Capacity().available_pieces()) {
+        EXPECT_EQ(token, blocks * 16 - 4);
+        other = Lease();
+      }
+      Append(*cache_, lease, {token});
+      ASSERT_THAT(cache_->Violations(), IsEmpty()) << token;
+    }
+    EXPECT_EQ(cache_->Capacity().available_pieces(), 0);
+  }
 }
 
 TEST_F(ReservationTest, StopsPlansThatNoSchedulerMayMake) {

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdint>
+#include <numeric>
 #include <vector>
 
 namespace kvasir::bench {
@@ -39,6 +41,28 @@ TEST(KvMemory, ContiguousSharesOfOneRequest) {
   EXPECT_DOUBLE_EQ(shares.reservation, 0);
   EXPECT_DOUBLE_EQ(shares.internal, 0.49);
   EXPECT_DOUBLE_EQ(shares.external, 0.40);
+}
+
+// Short requests are where a block at the end of each costs most: 15 of 32
+// places at 17 tokens.
+TEST(KvMemory, RunningSequencesWasteLittleInTheirOpenBlocks) {
+  const std::vector<int64_t> short_ones(64, 17);
+  EXPECT_NEAR(InternalFragmentationOfBlocks(kLayout, short_ones), 0.47, 0.01);
+  EXPECT_LE(MeasureInternalFragmentation(kLayout, short_ones), 0.15);
+
+  struct Case {
+    int64_t mean;
+    double most;
+  };
+  for (const Case& c : {Case{17, 0.15}, Case{512, 0.03}}) {
+    const std::vector<int64_t> lengths = SpreadLengths(c.mean, 63);
+    EXPECT_EQ(std::accumulate(lengths.begin(), lengths.end(), int64_t{0}) / 63,
+              c.mean);
+    const double blocks = InternalFragmentationOfBlocks(kLayout, lengths);
+    const double pieces = MeasureInternalFragmentation(kLayout, lengths);
+    EXPECT_LE(pieces, c.most) << "mean " << c.mean;
+    EXPECT_LT(pieces, blocks / 3) << "mean " << c.mean;
+  }
 }
 
 TEST(KvMemory, BytesPerTokenAreThoseOfTheShape) {

@@ -29,15 +29,15 @@ CapacityView Free(int64_t free_blocks, int64_t cached_blocks = 0,
                   int64_t total_blocks = 1000) {
   return {.block_tokens = kBlock,
           .total_blocks = total_blocks,
-          .free_blocks = free_blocks,
-          .cached_blocks = cached_blocks};
+          .free_pieces = free_blocks,
+          .cached_pieces = cached_blocks};
 }
 
 RunningView Running(int64_t id, int64_t known, int64_t computed) {
   return {.id = SequenceId(id),
           .known_tokens = known,
           .computed_tokens = computed,
-          .block_count = (computed + kBlock - 1) / kBlock};
+          .piece_count = (computed + kBlock - 1) / kBlock};
 }
 
 WaitingView Waiting(int64_t id, int64_t known, int64_t shared = 0) {
@@ -266,8 +266,11 @@ class Simulation {
   };
 
   Simulation(const Scheduler::Limits& limits, int64_t pool_blocks,
-             std::vector<Job> jobs)
-      : scheduler_(limits), pool_(pool_blocks), jobs_(std::move(jobs)) {
+             std::vector<Job> jobs, int32_t pieces_per_block = 1)
+      : scheduler_(limits),
+        pool_(pool_blocks),
+        pieces_per_block_(pieces_per_block),
+        jobs_(std::move(jobs)) {
     for (Job& job : jobs_) job.known = job.prompt;
   }
 
@@ -291,8 +294,9 @@ class Simulation {
  private:
   static constexpr int64_t kMaxSteps = 100000;
 
-  static int64_t Blocks(int64_t tokens) {
-    return (tokens + kBlock - 1) / kBlock;
+  int64_t Pieces(int64_t tokens) const {
+    const int64_t piece = kBlock / pieces_per_block_;
+    return (tokens + piece - 1) / piece;
   }
 
   SchedulerView View() const {
@@ -306,11 +310,12 @@ class Simulation {
         view.waiting.push_back({.id = id, .known_tokens = job.known});
       } else {
         view.running.push_back(
-            {id, job.known, job.computed, Blocks(job.computed), false});
-        used += Blocks(job.computed);
+            {id, job.known, job.computed, Pieces(job.computed), false});
+        used += Pieces(job.computed);
       }
     }
-    view.capacity = Free(pool_ - used, 0, pool_);
+    view.capacity = Free(pool_ * pieces_per_block_ - used, 0, pool_);
+    view.capacity.pieces_per_block = pieces_per_block_;
     return view;
   }
 
@@ -331,26 +336,47 @@ class Simulation {
     int64_t wanted = 0;
     for (const PlannedRows& rows : plan.rows) {
       Job& job = Of(rows.id);
-      wanted += Blocks(job.computed + rows.token_count) - Blocks(job.computed);
+      wanted += Pieces(job.computed + rows.token_count) - Pieces(job.computed);
       job.computed += rows.token_count;
       rows_ += rows.token_count;
       ASSERT_EQ(rows.wants_logits, job.computed == job.known);
       if (rows.wants_logits) ++job.known;
       if (job.done()) ended_.push_back(rows.id.value());
     }
-    ASSERT_LE(wanted, view.capacity.available_blocks());
+    ASSERT_LE(wanted, view.capacity.available_pieces());
     ++steps_;
   }
 
   Job& Of(SequenceId id) { return jobs_[id.value()]; }
 
   const Scheduler scheduler_;
-  const int64_t pool_;
+  const int64_t pool_;  // blocks
+  const int32_t pieces_per_block_;
   std::vector<Job> jobs_;
   std::vector<int64_t> ended_;
   int64_t steps_ = 0;
   int64_t rows_ = 0;
 };
+
+// Memory is counted in pieces, or short requests get no more room than if each
+// held a whole block at its end.
+TEST(SchedulerPressure, PiecesAdmitMoreShortRequestsThanBlocks) {
+  SchedulerView view;
+  for (int64_t i = 0; i < 20; ++i) view.waiting.push_back(Waiting(i, 17));
+  const Scheduler scheduler({});
+  view.capacity = Free(36);
+  EXPECT_EQ(scheduler.CountAdmissible(view), 12) << "two blocks and one more";
+  view.capacity = Free(36 * 4);
+  view.capacity.pieces_per_block = 4;
+  EXPECT_EQ(scheduler.CountAdmissible(view), 16) << "five pieces and a block";
+
+  view = {.capacity = view.capacity, .running = {}, .waiting = {}};
+  view.capacity.free_pieces = 3;
+  view.running = {{SequenceId(0), 17, 16, 4, false},
+                  {SequenceId(1), 40, 20, 5, false}};
+  const StepPlan plan = scheduler.Plan(view);
+  EXPECT_THAT(plan.rows, ElementsAre(Rows(0, 1, true), Rows(1, 8, false)));
+}
 
 // FIELD_CASES SCHED-3, its arithmetic: a pool of one and a half requests must
 // serve six, without throwing each other out over and over.
@@ -387,7 +413,7 @@ TEST(SchedulerPressure, RandomLoadsAllFinish) {
     limits.token_budget = pick(1, 64);
     limits.prefill_chunk = pick(1, 64);
     limits.max_sequences = static_cast<int32_t>(pick(1, 24));
-    Simulation simulation(limits, pool, jobs);
+    Simulation simulation(limits, pool, jobs, pick(0, 1) == 0 ? 1 : 4);
     simulation.Run();
     EXPECT_EQ(simulation.jobs()[0].preemptions, 0);
     if (::testing::Test::HasFailure()) break;

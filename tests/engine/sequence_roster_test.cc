@@ -111,7 +111,7 @@ TEST_F(SequenceRosterTest, TheViewSaysWhatThereIs) {
   EXPECT_EQ(view.running[0].id, SequenceId(0));
   EXPECT_EQ(view.running[0].known_tokens, 10);
   EXPECT_EQ(view.running[0].computed_tokens, 5);
-  EXPECT_EQ(view.running[0].block_count, 2);
+  EXPECT_EQ(view.running[0].piece_count, 2);
   EXPECT_FALSE(view.running[0].waits_for_prefix);
   ASSERT_EQ(view.waiting.size(), 1u);
   EXPECT_EQ(view.waiting[0].known_tokens, 9);

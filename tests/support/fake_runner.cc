@@ -33,9 +33,9 @@ TokenId Draw(uint64_t hash, const SamplingParams& sampling, int64_t position) {
 // Where id and position of a token lie: the two key planes of head_dim 2.
 int32_t* PlaceOf(const BlockTableView& table, const KvLayout& layout,
                  int64_t position, int64_t plane) {
-  auto* keys = reinterpret_cast<int32_t*>(
-      table.Block(position / layout.block_tokens) + layout.KeyOffset(0, 0));
-  return keys + plane * layout.block_tokens + position % layout.block_tokens;
+  const BlockTableView::Place place = table.At(layout, position);
+  auto* keys = reinterpret_cast<int32_t*>(place.block + layout.KeyOffset(0, 0));
+  return keys + plane * layout.block_tokens + place.slot;
 }
 
 }  // namespace

@@ -148,14 +148,16 @@ void AttentionCpu::PrepareWorker(const Call& call, Worker& worker) const {
   const int64_t dim = call.layout.head_dim;
   const int64_t tokens = call.layout.block_tokens;
   const int64_t vectors = call.tile_vectors();
-  float** const parts[] = {&worker.query,       &worker.total,
-                           &worker.part,        &worker.walk.slot_sums,
-                           &worker.walk.scores, &worker.walk.keys,
-                           &worker.walk.values};
+  float* tail_keys = nullptr;
+  float* tail_values = nullptr;
+  float** const parts[] = {
+      &worker.query,          &worker.total,       &worker.part,
+      &worker.walk.slot_sums, &worker.walk.scores, &worker.walk.keys,
+      &worker.walk.values,    &tail_keys,          &tail_values};
   const int64_t sizes[] = {
       vectors * dim,    call.partials_stride(), call.partials_stride(),
       vectors * tokens, kMaxVectors * tokens,   dim * tokens,
-      dim * tokens};
+      dim * tokens,     dim * tokens,           dim * tokens};
   int64_t total = 0;
   for (int64_t size : sizes) total += RoundUpToLine(size);
   if (worker.size < total) {
@@ -167,6 +169,8 @@ void AttentionCpu::PrepareWorker(const Call& call, Worker& worker) const {
     *parts[i] = next;
     next += RoundUpToLine(sizes[i]);
   }
+  worker.walk.tail_keys = reinterpret_cast<std::byte*>(tail_keys);
+  worker.walk.tail_values = reinterpret_cast<std::byte*>(tail_values);
 }
 
 void AttentionCpu::ComputeWhole(const Call& call, Worker& worker,

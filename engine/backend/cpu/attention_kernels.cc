@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <limits>
 
 #include "cache/kv_layout.h"
@@ -285,19 +286,59 @@ InScratch Widen(const InCache<hwy::float16_t>& from, int64_t count,
   return {scratch};
 }
 
+// Brings the pieces of the tail together that hold a token the rows see.
+template <typename T>
+HWY_NOINLINE void GatherTail(const AttentionWalk& walk) {
+  constexpr int64_t kPiece = KvLayout::kPieceTokens;
+  const int64_t dim = walk.layout.head_dim;
+  const int64_t tokens = walk.layout.block_tokens;
+  const int64_t seen = walk.first_position + walk.rows -
+                       static_cast<int64_t>(walk.table.blocks.size()) * tokens;
+  T* const keys = reinterpret_cast<T*>(walk.tail_keys);
+  T* const values = reinterpret_cast<T*>(walk.tail_values);
+  for (int64_t first = 0; first < seen; first += kPiece) {
+    const TailPiece& piece = walk.table.tail[first / kPiece];
+    const std::byte* block = walk.table.At(piece.block);
+    const T* from_keys =
+        reinterpret_cast<const T*>(block + walk.key_offset) + piece.first_slot;
+    const T* from_values =
+        reinterpret_cast<const T*>(block + walk.value_offset) +
+        piece.first_slot * dim;
+    for (int64_t d = 0; d < dim; ++d) {
+      std::memcpy(keys + d * tokens + first, from_keys + d * tokens,
+                  kPiece * sizeof(T));
+    }
+    std::memcpy(values + first * dim, from_values, kPiece * dim * sizeof(T));
+  }
+}
+
 template <int M, class D, typename T>
 void WalkBlocks(D d, const AttentionWalk& walk) {
+  const BlockTableView& table = walk.table;
   const int64_t count =
       int64_t{walk.layout.head_dim} * walk.layout.block_tokens;
   const bool widen = walk.rows * walk.group > kMaxConvertingVectors;
+  const int64_t whole = static_cast<int64_t>(table.blocks.size());
+  const std::byte* const tail =
+      walk.end_block > whole ? table.At(table.tail.front().block) : nullptr;
+  const bool gather = tail != nullptr && !table.TailInPlace(walk.layout);
+  if (gather) GatherTail<T>(walk);
+  const auto start_of = [&](int64_t index) {
+    return index < whole ? table.Block(index) : tail;
+  };
   for (int64_t index = walk.first_block; index < walk.end_block; ++index) {
-    const std::byte* block = walk.table.Block(index);
+    const std::byte* block = start_of(index);
     const int64_t ahead =
-        index + 1 < walk.end_block ? walk.table.Block(index + 1) - block : 0;
+        index + 1 < walk.end_block ? start_of(index + 1) - block : 0;
+    const bool gathered = gather && index == whole;
     const InCache<T> keys = {
-        reinterpret_cast<const T*>(block + walk.key_offset), ahead};
+        reinterpret_cast<const T*>(gathered ? walk.tail_keys
+                                            : block + walk.key_offset),
+        ahead};
     const InCache<T> values = {
-        reinterpret_cast<const T*>(block + walk.value_offset), ahead};
+        reinterpret_cast<const T*>(gathered ? walk.tail_values
+                                            : block + walk.value_offset),
+        ahead};
     if (widen) {
       MeetBlockByRows<M>(d, walk, index, Widen(keys, count, walk.keys),
                          Widen(values, count, walk.values));

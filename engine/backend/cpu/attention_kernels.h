@@ -47,6 +47,9 @@ struct AttentionWalk {
   float* scores = nullptr;     // [kMaxVectors][block_tokens]
   float* keys = nullptr;       // [head_dim][block_tokens]
   float* values = nullptr;     // [block_tokens][head_dim]
+  // The head's part of a block in pieces, in the cache's number type.
+  std::byte* tail_keys = nullptr;    // [head_dim][block_tokens]
+  std::byte* tail_values = nullptr;  // [block_tokens][head_dim]
 };
 
 // Kernels of one SIMD target. Contract C2: every number of a partial is made by

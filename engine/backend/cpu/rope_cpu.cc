@@ -54,19 +54,21 @@ void RotateHeads(const RopeSpec& rope, const float* angles, int64_t head_dim,
   }
 }
 
-// Writes one token's key and value, [G*D] in the block's number type, into
-// `slot` of its block: the key as a column, the value as a row.
+// Writes one token's key and value, [G*D] in the block's number type, to its
+// place in a block: the key as a column, the value as a row.
 template <typename T>
-void StoreToken(const KvLayout& layout, int32_t layer, int64_t slot,
-                const T* key, const T* value, std::byte* block) {
+void StoreToken(const KvLayout& layout, int32_t layer,
+                const BlockTableView::Place& place, const T* key,
+                const T* value) {
   const int64_t dim = layout.head_dim;
   for (int32_t head = 0; head < layout.kv_head_count; ++head) {
-    T* keys = reinterpret_cast<T*>(block + layout.KeyOffset(layer, head));
-    T* values = reinterpret_cast<T*>(block + layout.ValueOffset(layer, head));
+    T* keys = reinterpret_cast<T*>(place.block + layout.KeyOffset(layer, head));
+    T* values =
+        reinterpret_cast<T*>(place.block + layout.ValueOffset(layer, head));
     for (int64_t d = 0; d < dim; ++d) {
-      keys[d * layout.block_tokens + slot] = key[head * dim + d];
+      keys[d * layout.block_tokens + place.slot] = key[head * dim + d];
     }
-    std::memcpy(values + slot * dim, value + head * dim, dim * sizeof(T));
+    std::memcpy(values + place.slot * dim, value + head * dim, dim * sizeof(T));
   }
 }
 
@@ -99,16 +101,15 @@ void RopeCpu::RopeAndStore(const RopeSpec& rope, const KvLayout& layout,
       const SequenceRows& sequence = SequenceOf(sequences, row);
       const int64_t position =
           sequence.first_position + (row - sequence.first_row);
-      std::byte* block = sequence.table.Block(position / layout.block_tokens);
-      const int64_t slot = position % layout.block_tokens;
+      const auto place = sequence.table.At(layout, position);
       if (layout.type == KvType::kF32) {
-        StoreToken(layout, layer, slot, key.Row(row), value.Row(row), block);
+        StoreToken(layout, layer, place, key.Row(row), value.Row(row));
         continue;
       }
       kernels_.to_f16(key.Row(row), key.columns, halves.data());
       kernels_.to_f16(value.Row(row), key.columns, halves.data() + key.columns);
-      StoreToken(layout, layer, slot, halves.data(),
-                 halves.data() + key.columns, block);
+      StoreToken(layout, layer, place, halves.data(),
+                 halves.data() + key.columns);
     }
   });
 }

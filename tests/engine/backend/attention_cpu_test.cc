@@ -202,6 +202,32 @@ TEST_P(AttentionTest, ChunksAndThreadsChangeNoBit) {
   }
 }
 
+TEST_P(AttentionTest, PiecesOfTheOpenBlockChangeNoBit) {
+  // Contract C2: where the cache has put a tail depends on what else runs.
+  const Shape shape = GetParam();
+  const int64_t most = 2 * int64_t{shape.block_tokens};
+  const Tokens tokens(shape, most, 17);
+  for (SimdTarget target : UsableSimdTargets()) {
+    ThreadPool pool(1);
+    AttentionCpu attention(&pool, target);
+    for (int64_t count = 1; count < most; ++count) {
+      for (int64_t first : {int64_t{0}, count - 1}) {
+        std::vector<std::vector<uint32_t>> expected;
+        for (OpenBlock open :
+             {OpenBlock::kWhole, OpenBlock::kScattered, OpenBlock::kInOrder}) {
+          PagedKv kv(shape.Layout(), count, count, PagedKv::kPoison, open);
+          tokens.Write(0, count, kv);
+          const Matrix out = Attend(shape, tokens, kv, first, count, attention);
+          if (open == OpenBlock::kWhole) expected = out.Bits();
+          ASSERT_EQ(out.Bits(), expected)
+              << SimdTargetName(target) << ", rows " << first << " to " << count
+              << ", layout " << static_cast<int>(open);
+        }
+      }
+    }
+  }
+}
+
 TEST_P(AttentionTest, LongContextsAreEqualHoweverSpansAreShared) {
   // Few rows over several spans: with one thread the spans are computed one
   // after the other, with more they are split and merged at the end.

@@ -207,7 +207,7 @@ TEST_F(SequenceOpsDeathTest, SequencesCoverTheRowsInOrder) {
 TEST_F(SequenceOpsDeathTest, TablesReachToTheLastPosition) {
   // One block too few and the kernel reads behind the table.
   rows_[0].first_position = 32;
-  EXPECT_DEATH(Attend(), "a table of 3 blocks for positions up to 32, found 2");
+  EXPECT_DEATH(Attend(), "a table for 33 tokens, found 2 blocks and 0 pieces");
   rows_[0].first_position = -1;
   EXPECT_DEATH(Rope(), "wanted a position, found -1");
   rows_[0].first_position = 31;

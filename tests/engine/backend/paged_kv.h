@@ -64,6 +64,13 @@ class Matrix {
   std::vector<float> data_;
 };
 
+// How the last block of a sequence lies in memory, if it is not full.
+enum class OpenBlock : uint8_t {
+  kWhole,      // as the others
+  kScattered,  // in pieces of two blocks, in random order
+  kInOrder,    // in pieces, as if it were whole
+};
+
 // The blocks of one sequence, scattered over a pool of their own in random
 // order. What was never written is poison: NaN in both number types.
 class PagedKv {
@@ -71,22 +78,35 @@ class PagedKv {
   static constexpr uint8_t kPoison = 0xff;
 
   PagedKv(const KvLayout& layout, int64_t tokens, uint64_t seed = 1,
-          uint8_t poison = kPoison)
+          uint8_t poison = kPoison, OpenBlock open = OpenBlock::kScattered)
       : layout_(layout) {
-    std::vector<int32_t> ids(2 * layout.BlocksFor(tokens) + 1);
+    std::mt19937_64 random(seed);
+    std::vector<int32_t> ids(2 * layout.BlocksFor(tokens) + 2);
     std::iota(ids.begin(), ids.end(), 0);
-    std::shuffle(ids.begin(), ids.end(), std::mt19937_64(seed));
-    for (int64_t i = 0; i < layout.BlocksFor(tokens); ++i) {
-      blocks_.push_back(BlockId(ids[i]));
-    }
+    std::shuffle(ids.begin(), ids.end(), random);
+    const int64_t whole = open == OpenBlock::kWhole
+                              ? layout.BlocksFor(tokens)
+                              : tokens / layout.block_tokens;
+    for (int64_t i = 0; i < whole; ++i) blocks_.push_back(BlockId(ids[i]));
     pool_.assign(ids.size() * layout.BlockBytes(), std::byte{poison});
+    const int64_t left = tokens - whole * layout.block_tokens;
+    if (left <= 0) return;
+    for (int64_t i = 0; i < 2 * layout.PiecesPerBlock(); ++i) {
+      tail_.push_back({BlockId(ids[whole + i / layout.PiecesPerBlock()]),
+                       static_cast<int32_t>(i % layout.PiecesPerBlock()) *
+                           layout.PieceTokens()});
+    }
+    if (open == OpenBlock::kScattered) {
+      std::shuffle(tail_.begin(), tail_.end(), random);
+    }
+    tail_.resize(layout.PiecesFor(left));
   }
   PagedKv(const PagedKv&) = delete;
   PagedKv& operator=(const PagedKv&) = delete;
 
   const KvLayout& layout() const { return layout_; }
   BlockTableView Table() {
-    return {pool_.data(), layout_.BlockBytes(), blocks_};
+    return {pool_.data(), layout_.BlockBytes(), blocks_, tail_};
   }
   const std::vector<std::byte>& bytes() const { return pool_; }
 
@@ -109,17 +129,15 @@ class PagedKv {
   }
 
  private:
-  std::byte* Element(int64_t position, int64_t offset, int64_t index) {
-    return Table().Block(position / layout_.block_tokens) + offset +
-           index * KvTypeBytes(layout_.type);
-  }
   std::byte* KeyAt(int32_t layer, int32_t head, int64_t position, int32_t d) {
-    return Element(position, layout_.KeyOffset(layer, head),
-                   d * layout_.block_tokens + position % layout_.block_tokens);
+    const auto place = Table().At(layout_, position);
+    return place.block + layout_.KeyOffset(layer, head) +
+           (d * layout_.block_tokens + place.slot) * KvTypeBytes(layout_.type);
   }
   std::byte* ValueAt(int32_t layer, int32_t head, int64_t position, int32_t d) {
-    return Element(position, layout_.ValueOffset(layer, head),
-                   position % layout_.block_tokens * layout_.head_dim + d);
+    const auto place = Table().At(layout_, position);
+    return place.block + layout_.ValueOffset(layer, head) +
+           (place.slot * layout_.head_dim + d) * KvTypeBytes(layout_.type);
   }
   void Put(std::byte* at, float number) const {
     if (layout_.type == KvType::kF32) {
@@ -143,6 +161,7 @@ class PagedKv {
 
   KvLayout layout_;
   std::vector<BlockId> blocks_;
+  std::vector<TailPiece> tail_;
   std::vector<std::byte> pool_;
 };
 
