@@ -339,6 +339,7 @@ CacheSnapshot CacheCore::Snapshot() const {
   snapshot.tenants = prefixes_.book().Tenants();
   snapshot.pinned_prefixes = prefixes_.pin_count();
   snapshot.kept_blocks = prefixes_.book().KeptBlocks(pool_.limit());
+  snapshot.pinned_blocks = book().pinned_blocks();
   snapshot.times = prefixes_.book().times();
   snapshot.counters.rejected_collisions =
       prefixes_.index().rejected_collisions();

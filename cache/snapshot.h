@@ -153,6 +153,7 @@ struct CacheSnapshot {
   std::vector<TenantSnapshot> tenants;
   int64_t pinned_prefixes = 0;
   int64_t kept_blocks = 0;  // by pins and floors: no request may count on them
+  int64_t pinned_blocks = 0;  // of these, by pins
   BlockTimes times;
   CacheCounters counters;
 };

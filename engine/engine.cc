@@ -27,6 +27,7 @@
 #include "engine/engine_loop.h"
 #include "engine/inbox.h"
 #include "engine/model_loader.h"
+#include "engine/prefix_desk.h"
 #include "engine/request_check.h"
 #include "engine/version_directory.h"
 #include "engine/version_keeper.h"
@@ -84,14 +85,27 @@ absl::StatusOr<std::unique_ptr<KvCache>> MakeCache(const EngineOptions& options,
       std::min(KvCache::MaxBlocks(layout), BlocksOfThisMachine(layout)));
   cache.prefix_caching = options.prefix_caching;
   cache.index_hash_bits = options.index_hash_bits;
-  ASSIGN_OR_RETURN(std::unique_ptr<EvictionPolicy> policy,
-                   EvictionPolicyByName(options.eviction_policy));
-  auto made = KvCache::Create(cache, MakeHostMemory(), std::move(policy));
-  if (!absl::IsResourceExhausted(made.status())) return made;
-  // Where address space is limited (ulimit -v), the cache does without growth.
-  cache.address_space_blocks = blocks;
-  ASSIGN_OR_RETURN(policy, EvictionPolicyByName(options.eviction_policy));
-  return KvCache::Create(cache, MakeHostMemory(), std::move(policy));
+  const auto make = [&]() -> absl::StatusOr<std::unique_ptr<KvCache>> {
+    ASSIGN_OR_RETURN(std::unique_ptr<EvictionPolicy> policy,
+                     EvictionPolicyByName(options.eviction_policy));
+    return KvCache::Create(cache, MakeHostMemory(), std::move(policy));
+  };
+  auto made = make();
+  if (absl::IsResourceExhausted(made.status())) {
+    // Where address space is limited (ulimit -v), the cache does without
+    // growth.
+    cache.address_space_blocks = blocks;
+    made = make();
+  }
+  if (!made.ok()) return made;
+  RETURN_IF_ERROR(ApplyTenantQuotas(options.tenant_quotas, **made));
+  return made;
+}
+
+// What floors keep nobody may count on.
+int64_t PromisedTokens(const KvCache& cache) {
+  const int64_t total = cache.Capacity().total_blocks;
+  return (total - cache.KeptBlocks(total)) * cache.layout().block_tokens;
 }
 
 }  // namespace
@@ -101,8 +115,16 @@ struct Engine::Impl {
        std::unique_ptr<KvCache> made_cache);
   absl::Status AddFirstVersion(const EngineOptions& options, LoadedModel model);
   void StartThread(const EngineOptions& options);
+  // What `work(cache, versions)` returns, a StatusOr, done between two steps.
+  template <typename Work>
+  auto BetweenSteps(Work work)
+      -> decltype(work(std::declval<KvCache&>(),
+                       std::declval<VersionKeeper&>()));
   absl::StatusOr<VersionInfo> Move(
       std::function<absl::StatusOr<VersionInfo>(VersionKeeper&)> move);
+  // The same for what `work(desk)` does with prefixes.
+  template <typename Work>
+  auto AtDesk(Work work) -> decltype(work(std::declval<PrefixDesk&>()));
 
   const Clock& clock = Clock::Steady();
 
@@ -129,7 +151,7 @@ Engine::Impl::Impl(const EngineOptions& options, const KvLayout& layout,
                    std::unique_ptr<KvCache> made_cache)
     : prefix_caching(options.prefix_caching),
       cache(std::move(made_cache)),
-      cache_tokens(cache->Capacity().total_blocks * layout.block_tokens),
+      cache_tokens(PromisedTokens(*cache)),
       inbox(options.inbox_limit),
       versions(cache.get(), &directory),
       loader({.options = options,
@@ -163,20 +185,42 @@ void Engine::Impl::StartThread(const EngineOptions& options) {
   thread = std::thread([this] { loop->Run(); });
 }
 
-absl::StatusOr<VersionInfo> Engine::Impl::Move(
-    std::function<absl::StatusOr<VersionInfo>(VersionKeeper&)> move) {
+template <typename Work>
+auto Engine::Impl::BetweenSteps(Work work)
+    -> decltype(work(std::declval<KvCache&>(),
+                     std::declval<VersionKeeper&>())) {
   struct Ticket {
-    absl::StatusOr<VersionInfo> result;
+    decltype(work(std::declval<KvCache&>(),
+                  std::declval<VersionKeeper&>())) result;
     absl::Notification done;
   };
   auto ticket = std::make_shared<Ticket>();
   RETURN_IF_ERROR(inbox.Post(
-      [ticket, move = std::move(move)](KvCache&, VersionKeeper& versions) {
-        ticket->result = move(versions);
+      [ticket, work = std::move(work)](KvCache& cache, VersionKeeper& keeper) {
+        ticket->result = work(cache, keeper);
         ticket->done.Notify();
       }));
   ticket->done.WaitForNotification();
-  return ticket->result;
+  return std::move(ticket->result);
+}
+
+absl::StatusOr<VersionInfo> Engine::Impl::Move(
+    std::function<absl::StatusOr<VersionInfo>(VersionKeeper&)> move) {
+  return BetweenSteps(
+      [move = std::move(move)](KvCache&, VersionKeeper& keeper) {
+        return move(keeper);
+      });
+}
+
+template <typename Work>
+auto Engine::Impl::AtDesk(Work work)
+    -> decltype(work(std::declval<PrefixDesk&>())) {
+  return BetweenSteps(
+      [this, work = std::move(work)](KvCache& prefixes, VersionKeeper&) {
+        PrefixDesk desk(&prefixes, directory.List(),
+                        {.steady = clock.Now(), .wall = absl::Now()});
+        return work(desk);
+      });
 }
 
 absl::StatusOr<std::unique_ptr<Engine>> Engine::Start(
@@ -259,17 +303,54 @@ bool Engine::Cancel(std::string_view request_id, CancelSource source,
 }
 
 absl::StatusOr<FlushOutcome> Engine::FlushCache() {
-  struct Ticket {
-    FlushResult result;
-    absl::Notification done;
-  };
-  auto ticket = std::make_shared<Ticket>();
-  RETURN_IF_ERROR(impl_->inbox.Post([ticket](KvCache& cache, VersionKeeper&) {
-    ticket->result = cache.Flush();
-    ticket->done.Notify();
-  }));
-  ticket->done.WaitForNotification();
-  return FlushOutcome{ticket->result.freed_blocks, ticket->result.freed_bytes};
+  return impl_->BetweenSteps(
+      [](KvCache& cache, VersionKeeper&) -> absl::StatusOr<FlushOutcome> {
+        const FlushResult result = cache.Flush();
+        return FlushOutcome{result.freed_blocks, result.freed_bytes};
+      });
+}
+
+absl::StatusOr<std::vector<CachedPrefix>> Engine::ListPrefixes(
+    const PrefixSelection& selection) {
+  return impl_->AtDesk(
+      [selection](PrefixDesk& desk) { return desk.List(selection); });
+}
+
+absl::StatusOr<CachedPrefix> Engine::GetPrefix(std::string_view id) {
+  return impl_->AtDesk(
+      [id = std::string(id)](PrefixDesk& desk) { return desk.Get(id); });
+}
+
+absl::StatusOr<CachedPrefix> Engine::PinPrefix(std::string_view id,
+                                               absl::Duration ttl) {
+  return impl_->AtDesk([id = std::string(id), ttl](PrefixDesk& desk) {
+    return desk.Pin(id, ttl);
+  });
+}
+
+absl::StatusOr<CachedPrefix> Engine::UnpinPrefix(std::string_view id) {
+  return impl_->AtDesk(
+      [id = std::string(id)](PrefixDesk& desk) { return desk.Unpin(id); });
+}
+
+absl::StatusOr<EvictedPrefixes> Engine::EvictPrefixes(
+    const PrefixSelection& selection, bool dry_run) {
+  return impl_->AtDesk([selection, dry_run](PrefixDesk& desk) {
+    return desk.Evict(selection, dry_run);
+  });
+}
+
+absl::StatusOr<EvictedPrefixes> Engine::EvictPrefixes(
+    std::vector<std::string> ids, bool dry_run) {
+  return impl_->AtDesk([ids = std::move(ids), dry_run](PrefixDesk& desk) {
+    return desk.Evict(ids, dry_run);
+  });
+}
+
+absl::StatusOr<EvictedPrefixes> Engine::FlushPrefixes(
+    const PrefixSelection& selection) {
+  return impl_->AtDesk(
+      [selection](PrefixDesk& desk) { return desk.Flush(selection); });
 }
 
 absl::Status Engine::ResizeCache(ResizeOrder order) {

@@ -17,6 +17,7 @@
 #include "engine/cancel_flag.h"
 #include "engine/engine_stats.h"
 #include "engine/model_info.h"
+#include "engine/prefix_order.h"
 #include "engine/request.h"
 #include "engine/served_version.h"
 #include "engine/test_hooks.h"
@@ -51,6 +52,8 @@ struct EngineOptions {
   // cache/eviction_policy.h.
   std::string eviction_policy = "adaptive";
   int32_t index_hash_bits = 64;  // test hook, see KvCache::Options
+  // What tenants may count on and keep, from the start on. No salt comes twice.
+  std::vector<TenantShare> tenant_quotas;
 
   int64_t context_limit = 0;    // 0: what the model was trained for
   int64_t token_budget = 256;   // rows per step
@@ -136,6 +139,23 @@ class Engine {
 
   // Drops every cached block. Waits for the end of the step in hand.
   absl::StatusOr<FlushOutcome> FlushCache();
+
+  // What an operator does with prefixes by name; see PrefixDesk. Each waits for
+  // the end of the step in hand. UNAVAILABLE once the engine ends.
+  absl::StatusOr<std::vector<CachedPrefix>> ListPrefixes(
+      const PrefixSelection& selection);
+  absl::StatusOr<CachedPrefix> GetPrefix(std::string_view id);
+  // For `ttl` from now on, which may be infinite.
+  absl::StatusOr<CachedPrefix> PinPrefix(std::string_view id,
+                                         absl::Duration ttl);
+  absl::StatusOr<CachedPrefix> UnpinPrefix(std::string_view id);
+  absl::StatusOr<EvictedPrefixes> EvictPrefixes(
+      const PrefixSelection& selection, bool dry_run);
+  absl::StatusOr<EvictedPrefixes> EvictPrefixes(std::vector<std::string> ids,
+                                                bool dry_run);
+  // All that are meant, pinned ones too, but for what requests hold.
+  absl::StatusOr<EvictedPrefixes> FlushPrefixes(
+      const PrefixSelection& selection);
 
   // Changes the size of the cache while requests run; the order's sink is told
   // how it goes. UNAVAILABLE once the engine ends; the sink then gets nothing.

@@ -1,7 +1,6 @@
 #ifndef KVASIR_SERVER_ADMIN_SERVICE_H_
 #define KVASIR_SERVER_ADMIN_SERVICE_H_
 
-#include "absl/time/time.h"
 #include "grpcpp/server_context.h"
 #include "grpcpp/support/byte_buffer.h"
 #include "grpcpp/support/server_callback.h"
@@ -9,14 +8,12 @@
 #include "kvasir/v1/cache_admin.grpc.pb.h"
 #include "server/call_stats.h"
 #include "server/memory_watch.h"
+#include "server/prefix_service.h"
 #include "server/server_state.h"
 #include "server/unary_call.h"
 #include "server/work_pool.h"
 
 namespace kvasir {
-
-// Longest FlushCacheRequest.wait.
-inline constexpr absl::Duration kMaxFlushWait = absl::Minutes(10);
 
 // Every method takes bytes; see request_parse.h.
 // clang-format off
@@ -59,6 +56,16 @@ using RawAdminService =
     return new RefusedStream(stats_, "kvasir.v1.CacheAdmin/" #Method);    \
   }
 
+// A method of CacheAdmin that AnswerMethod() answers on the pool.
+#define KVASIR_POOLED_UNARY(Method)                                          \
+  grpc::ServerUnaryReactor* Method(grpc::CallbackServerContext* context,     \
+                                   const grpc::ByteBuffer* wire,             \
+                                   grpc::ByteBuffer* answer) override {      \
+    return AnswerFromPool<v1::Method##Request>(                              \
+        UnaryCall(context, answer, stats_, "kvasir.v1.CacheAdmin/" #Method), \
+        *wire, *state_, *work_, Answer##Method);                             \
+  }
+
 // kvasir.v1.CacheAdmin. What waits for the engine runs on `work`, not on gRPC's
 // threads. What is pointed to outlives the service.
 class AdminService final : public RawAdminService {
@@ -97,12 +104,13 @@ class AdminService final : public RawAdminService {
       grpc::CallbackServerContext* context,
       const grpc::ByteBuffer* wire) override;
 
+  KVASIR_POOLED_UNARY(ListPrefixes)
+  KVASIR_POOLED_UNARY(GetPrefix)
+  KVASIR_POOLED_UNARY(PinPrefix)
+  KVASIR_POOLED_UNARY(UnpinPrefix)
+  KVASIR_POOLED_UNARY(EvictPrefixes)
+
   KVASIR_REFUSED_STREAM(WatchCacheStats)
-  KVASIR_REFUSED_UNARY(ListPrefixes)
-  KVASIR_REFUSED_UNARY(GetPrefix)
-  KVASIR_REFUSED_UNARY(PinPrefix)
-  KVASIR_REFUSED_UNARY(UnpinPrefix)
-  KVASIR_REFUSED_UNARY(EvictPrefixes)
   KVASIR_REFUSED_STREAM(SaveSnapshot)
   KVASIR_REFUSED_STREAM(RestoreSnapshot)
   KVASIR_REFUSED_UNARY(GetCachePolicy)
@@ -116,6 +124,7 @@ class AdminService final : public RawAdminService {
   MemoryWatch* const memory_;
 };
 
+#undef KVASIR_POOLED_UNARY
 #undef KVASIR_REFUSED_UNARY
 #undef KVASIR_REFUSED_STREAM
 

@@ -2,6 +2,7 @@
 
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstddef>
 #include <cstring>
@@ -34,12 +35,31 @@ absl::Status Fault(const std::string& path, const YAML::Mark& mark,
       absl::StrCat(path, ":", mark.line + 1, ": ", what));
 }
 
+bool IsPlainList(const YAML::Node& node) {
+  return node.IsSequence() &&
+         std::all_of(node.begin(), node.end(),
+                     [](const YAML::Node& item) { return item.IsScalar(); });
+}
+
+FileValue ReadValue(const YAML::Node& node) {
+  FileValue value;
+  value.line = node.Mark().line + 1;
+  value.list = node.IsSequence();
+  if (!value.list) {
+    value.text = node.Scalar();
+    return value;
+  }
+  for (const YAML::Node& item : node) {
+    absl::StrAppend(&value.text, value.text.empty() ? "" : ",", item.Scalar());
+  }
+  return value;
+}
+
 absl::Status Flatten(const std::string& path, const std::string& prefix,
                      const YAML::Node& node, int depth, Values& values) {
   if (node.IsNull() && prefix.empty()) return absl::OkStatus();
-  if (node.IsScalar() && !prefix.empty()) {
-    FileValue value{node.Scalar(), node.Mark().line + 1};
-    if (values.emplace(prefix, std::move(value)).second) {
+  if ((node.IsScalar() || IsPlainList(node)) && !prefix.empty()) {
+    if (values.emplace(prefix, ReadValue(node)).second) {
       return absl::OkStatus();
     }
     return Fault(path, node.Mark(),

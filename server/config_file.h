@@ -10,15 +10,16 @@ namespace kvasir {
 
 // One value of a configuration file and the line it stands on, from 1.
 struct FileValue {
-  std::string text;
+  std::string text;  // of a list: all values, with commas between them
   int line = 0;
+  bool list = false;
 };
 
-// The scalars of a YAML file by their dotted key: `cache: {size: 8GiB}` is
-// "cache.size". An empty file has none.
+// The scalars, and lists of scalars, of a YAML file by their dotted key:
+// `cache: {size: 8GiB}` is "cache.size". An empty file has none.
 //
 // NOT_FOUND if it cannot be read; INVALID_ARGUMENT with file and line for what
-// is no YAML, a list, or a key that comes twice.
+// is no YAML, any other list, or a key that comes twice.
 absl::StatusOr<std::map<std::string, FileValue>> ReadConfigFile(
     const std::string& path);
 

@@ -91,7 +91,8 @@ std::string WithOptionNames(const absl::Status& status) {
   std::string text(status.message());
   for (const auto& [field, option] :
        {std::pair{"cache_bytes: ", "--cache-size: "},
-        std::pair{"cache_blocks: ", "--cache-blocks: "}}) {
+        std::pair{"cache_blocks: ", "--cache-blocks: "},
+        std::pair{"tenant_quotas: ", "--tenant-quota: "}}) {
     if (absl::StartsWith(text, field)) {
       text = absl::StrCat(option, text.substr(std::strlen(field)));
     }

@@ -255,6 +255,17 @@ void AddTierBlocks(const EngineStats& stats, MetricFamilies& out) {
   }
 }
 
+// What requests cannot count on, since operators want it kept.
+void AddKept(const CacheSnapshot& cache, MetricFamilies& out) {
+  out.Gauge("kvasir_kv_pinned_prefixes", "Prefixes that operators have pinned.",
+            Number(cache.pinned_prefixes));
+  out.OpenGauge("kvasir_kv_kept_blocks",
+                "Blocks that no request may count on, by what keeps them: pins "
+                "of prefixes, and floors of tenants beside them.");
+  out.Add({{"by", "pin"}}, Number(cache.pinned_blocks));
+  out.Add({{"by", "floor"}}, Number(cache.kept_blocks - cache.pinned_blocks));
+}
+
 void AddPrefixCache(const CacheSnapshot& cache, MetricFamilies& out) {
   const CacheCounters& counters = cache.counters;
   out.Counter("kvasir_prefix_cache_lookup_tokens_total",
@@ -311,6 +322,7 @@ void AddEngineMetrics(const ServedModels& models, const EngineStats& stats,
   AddTierBlocks(stats, families);
   AddTierBytes(stats, families);
   AddPrefixCache(stats.cache, families);
+  AddKept(stats.cache, families);
   families.SetCommonLabels({});
 }
 

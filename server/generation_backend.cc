@@ -1,6 +1,7 @@
 #include "server/generation_backend.h"
 
 #include <memory>
+#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -44,6 +45,32 @@ class EngineBackend final : public GenerationBackend {
   }
   absl::StatusOr<FlushOutcome> FlushCache() override {
     return engine_->FlushCache();
+  }
+  absl::StatusOr<std::vector<CachedPrefix>> ListPrefixes(
+      const PrefixSelection& selection) override {
+    return engine_->ListPrefixes(selection);
+  }
+  absl::StatusOr<CachedPrefix> GetPrefix(std::string_view id) override {
+    return engine_->GetPrefix(id);
+  }
+  absl::StatusOr<CachedPrefix> PinPrefix(std::string_view id,
+                                         absl::Duration ttl) override {
+    return engine_->PinPrefix(id, ttl);
+  }
+  absl::StatusOr<CachedPrefix> UnpinPrefix(std::string_view id) override {
+    return engine_->UnpinPrefix(id);
+  }
+  absl::StatusOr<EvictedPrefixes> EvictPrefixes(
+      const PrefixSelection& selection, bool dry_run) override {
+    return engine_->EvictPrefixes(selection, dry_run);
+  }
+  absl::StatusOr<EvictedPrefixes> EvictPrefixes(std::vector<std::string> ids,
+                                                bool dry_run) override {
+    return engine_->EvictPrefixes(std::move(ids), dry_run);
+  }
+  absl::StatusOr<EvictedPrefixes> FlushPrefixes(
+      const PrefixSelection& selection) override {
+    return engine_->FlushPrefixes(selection);
   }
   absl::Status ResizeCache(ResizeOrder order) override {
     return engine_->ResizeCache(std::move(order));

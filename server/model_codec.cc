@@ -213,6 +213,12 @@ v1::CacheStats EncodeCacheStats(
   wire.set_evicted_flush_blocks(counters.evicted[EvictionCause::kFlush]);
   wire.set_evicted_resize_blocks(counters.evicted[EvictionCause::kResize]);
   wire.set_evicted_version_blocks(counters.evicted[EvictionCause::kVersion]);
+  wire.set_evicted_ttl_blocks(counters.evicted[EvictionCause::kTtl]);
+  wire.set_evicted_quota_blocks(counters.evicted[EvictionCause::kQuota]);
+  wire.set_evicted_prefix_blocks(counters.evicted[EvictionCause::kNamed]);
+  wire.set_pinned_prefix_count(cache.pinned_prefixes);
+  wire.set_pinned_prefix_blocks(cache.pinned_blocks);
+  wire.set_floor_blocks(cache.kept_blocks - cache.pinned_blocks);
   for (const VersionSnapshot& version : cache.versions) {
     if (version.state == "retired") continue;
     FillVersion(version, *wire.add_versions());

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -16,6 +17,7 @@
 #include "engine/model/chat_format.h"
 #include "engine/model/utf8.h"
 #include "server/request_rules.h"
+#include "server/retention_codec.h"
 #include "server/text.h"
 
 namespace kvasir {
@@ -122,6 +124,35 @@ absl::StatusOr<StoppingParams> DecodeStopping(const v1::StoppingParams& wire,
   return params;
 }
 
+// How the request's blocks are kept; see CacheOptions.
+absl::StatusOr<std::optional<Retention>> DecodeKeeping(
+    const v1::CacheOptions& wire) {
+  const absl::StatusOr<WantedRetention> wanted = DecodeRetention(
+      wire.retention(),
+      wire.has_priority() ? std::optional(wire.priority()) : std::nullopt,
+      wire.has_ttl() ? &wire.ttl() : nullptr);
+  if (!wanted.ok()) {
+    // The other room knows the field, not where it lies in the request.
+    return absl::Status(wanted.status().code(),
+                        absl::StrCat("cache.", wanted.status().message()));
+  }
+  if (wanted->pin) {
+    return absl::UnimplementedError(
+        "cache.retention: this server does not pin for clients, found PINNED; "
+        "operators pin prefixes with CacheAdmin");
+  }
+  const bool neutral = wire.retention() == v1::RETENTION_UNSPECIFIED ||
+                       wire.retention() == v1::RETENTION_NORMAL;
+  if (wire.mode() == v1::CACHE_MODE_BYPASS &&
+      (!neutral || wire.has_priority() || wire.has_ttl())) {
+    return Fault("cache.mode",
+                 "READ_WRITE or READ_ONLY with retention, "
+                 "priority or ttl",
+                 "BYPASS");
+  }
+  return wanted->retention;
+}
+
 absl::StatusOr<CacheUse> DecodeCache(const v1::CacheOptions& wire) {
   CacheUse use;
   switch (wire.mode()) {
@@ -154,6 +185,7 @@ absl::StatusOr<CacheUse> DecodeCache(const v1::CacheOptions& wire) {
                  wire.salt().size());
   }
   use.salt = wire.salt();
+  ASSIGN_OR_RETURN(use.retention, DecodeKeeping(wire));
   return use;
 }
 

@@ -26,6 +26,7 @@
 #include "server/config_file.h"
 #include "server/config_values.h"
 #include "server/size_options.h"
+#include "server/tenant_quota.h"
 #include "server/text.h"
 #include "server/version_codec.h"
 
@@ -131,6 +132,11 @@ absl::Status SetPrefixCaching(Target target, const std::string& text) {
 absl::Status SetWarmFile(Target target, const std::string& text) {
   if (text.empty()) return absl::OkStatus();
   ASSIGN_OR_RETURN(target.config.warm, ReadWarmFile(text));
+  return absl::OkStatus();
+}
+
+absl::Status SetTenantQuotas(Target target, const std::string& text) {
+  ASSIGN_OR_RETURN(target.config.engine.tenant_quotas, ParseTenantQuotas(text));
   return absl::OkStatus();
 }
 
@@ -297,6 +303,11 @@ const Option kOptions[] = {
      "How long --warm-file may keep the server from being ready; it goes on "
      "after that",
      SetTime<&ServerConfig::warm_deadline>},
+    {"cache.tenant_quotas", "--tenant-quota", "SALT=FLOOR[:MAX]", "",
+     "What of the cache requests with this salt may count on, and keep at most "
+     "while they do not run: blocks, 512MiB, or 10% of it as it is at the "
+     "start; several with commas, or the flag again, or a list in the file",
+     SetTenantQuotas},
     {"engine.threads", "--threads", "COUNT", "0",
      "Threads that compute; 0: what the process may use",
      SetEngineCount<&EngineOptions::thread_count, 0>},
@@ -337,6 +348,9 @@ const Option kOptions[] = {
 #endif
 };
 
+// Whether the option may have several values, which are then one text.
+bool IsList(const Option& option) { return option.set == SetTenantQuotas; }
+
 constexpr const char* kConfigEnvironment = "KVASIR_CONFIG";
 
 std::string EnvironmentName(const Option& option) {
@@ -374,6 +388,7 @@ absl::StatusOr<CommandLine> ReadCommandLine(
     made[option.key] =
         app.add_option(option.flag, texts[option.key], help + ")")
             ->type_name(option.value_name);
+    if (IsList(option)) made[option.key]->join(kTenantSeparator);
   }
   // CLI11 takes its arguments from the back and reports by exception.
   try {
@@ -413,12 +428,17 @@ absl::StatusOr<FileSettings> ReadFileSettings(const ConfigSources& sources,
   }
   ASSIGN_OR_RETURN(settings.values, ReadConfigFile(settings.path));
   for (const auto& [key, value] : settings.values) {
-    const bool known = std::any_of(
+    const Option* const option = std::find_if(
         std::begin(kOptions), std::end(kOptions),
-        [&key = key](const Option& option) { return option.key == key; });
-    if (!known) {
+        [&key = key](const Option& one) { return one.key == key; });
+    if (option == std::end(kOptions)) {
       return absl::InvalidArgumentError(absl::StrCat(
           settings.path, ":", value.line, ": unknown key ", QuoteText(key)));
+    }
+    if (value.list && !IsList(*option)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(settings.path, ":", value.line, ": ", QuoteText(key),
+                       ": wanted one value, found a list"));
     }
   }
   return settings;

@@ -3,6 +3,7 @@
 
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -11,11 +12,13 @@
 #include "grpcpp/support/byte_buffer.h"
 #include "grpcpp/support/server_callback.h"
 
+#include "cache/base/status_macros.h"
 #include "server/call_stats.h"
 #include "server/request_parse.h"
 #include "server/server_state.h"
 #include "server/status_mapping.h"
 #include "server/text.h"
+#include "server/work_pool.h"
 
 namespace kvasir {
 
@@ -72,6 +75,27 @@ grpc::ServerUnaryReactor* AnswerWithModel(UnaryCall call,
   const absl::StatusOr<Request> request = ParseRequest<Request>(wire);
   if (!request.ok()) return call.Finish(request.status());
   return call.Finish(answer(*request, **backend));
+}
+
+// Answers a call that needs the model with what `answer(request, backend)`
+// says, which may wait for the engine, on a thread of `work`.
+template <typename Request, typename Answer>
+grpc::ServerUnaryReactor* AnswerFromPool(UnaryCall call,
+                                         const grpc::ByteBuffer& wire,
+                                         const ServerState& state,
+                                         WorkPool& work, Answer answer) {
+  const auto start = [&]() -> absl::Status {
+    ASSIGN_OR_RETURN(GenerationBackend * backend, state.Loaded());
+    ASSIGN_OR_RETURN(Request request, ParseRequest<Request>(wire));
+    return work.Post(
+        [call, backend, request = std::move(request), answer]() mutable {
+          call.Finish(answer(request, *backend));
+        });
+  };
+  if (const absl::Status started = start(); !started.ok()) {
+    return call.Finish(started);
+  }
+  return call.reactor();
 }
 
 // What a method that is not built answers.

@@ -86,9 +86,22 @@ int Stats(const StatsOptions& options, const Globals& globals) {
   return kExitOk;
 }
 
-int Flush(const std::string& wait, const Globals& globals) {
+struct FlushOptions {
+  std::string wait;
+  std::optional<std::string> model;
+  std::optional<std::string> version;
+  std::optional<std::string> salt;
+};
+
+int Flush(const FlushOptions& options, const Globals& globals) {
+  const std::string& wait = options.wait;
   v1::FlushCacheRequest request;
-  request.set_scope(v1::FLUSH_SCOPE_ALL);
+  request.set_scope(options.model.has_value()     ? v1::FLUSH_SCOPE_MODEL
+                    : options.version.has_value() ? v1::FLUSH_SCOPE_VERSION
+                    : options.salt.has_value()    ? v1::FLUSH_SCOPE_SALT
+                                                  : v1::FLUSH_SCOPE_ALL);
+  request.set_value(options.model.value_or(
+      options.version.value_or(options.salt.value_or(""))));
   absl::Duration patience = kQuickCall;
   if (!wait.empty()) {
     const absl::StatusOr<absl::Duration> time = ParseDuration(wait);
@@ -225,15 +238,30 @@ void AddCacheCommands(CLI::App& app, Action& action) {
   });
   AddVersionCommands(*cache, action);
   AddWarmCommand(*cache, action);
-  auto wait = std::make_shared<std::string>();
-  CLI::App* flush =
-      cache->add_subcommand("flush", "Drop what no request holds");
+  AddPrefixCommands(*cache, action);
+  auto flushing = std::make_shared<FlushOptions>();
+  CLI::App* flush = cache->add_subcommand(
+      "flush", "Drop what no request holds, pinned prefixes too");
+  auto* model =
+      flush->add_option("--model", flushing->model, "Only of this model");
+  auto* version =
+      flush
+          ->add_option("--version", flushing->version,
+                       "Only of this version: its label or fingerprint")
+          ->excludes(model);
   flush
-      ->add_option("--wait", *wait,
+      ->add_option("--salt", flushing->salt,
+                   "Only of the tenant with this salt")
+      ->excludes(model)
+      ->excludes(version);
+  flush
+      ->add_option("--wait", flushing->wait,
                    "First let running requests end, so long at the most")
       ->type_name("TIME");
-  flush->callback([wait, &action] {
-    action = [wait](const Globals& globals) { return Flush(*wait, globals); };
+  flush->callback([flushing, &action] {
+    action = [flushing](const Globals& globals) {
+      return Flush(*flushing, globals);
+    };
   });
 }
 

@@ -92,7 +92,15 @@ std::string RenderCacheStats(const v1::CacheStats& stats, bool bold) {
                 FormatCount(stats.evicted_flush_blocks()), " flushed, ",
                 FormatCount(stats.evicted_resize_blocks()), " by a resize, ",
                 FormatCount(stats.evicted_version_blocks()),
-                " with their version")}}));
+                " with their version, ",
+                FormatCount(stats.evicted_ttl_blocks()), " by their ttl, ",
+                FormatCount(stats.evicted_quota_blocks()), " by a quota, ",
+                FormatCount(stats.evicted_prefix_blocks()), " by name")},
+           {"kept",
+            absl::StrCat(Plural(stats.pinned_prefix_count(), "pin"), " of ",
+                         Plural(stats.pinned_prefix_blocks(), "block"), ", ",
+                         Plural(stats.floor_blocks(), "block"),
+                         " for tenants")}}));
   return text;
 }
 

@@ -23,6 +23,7 @@ void AddModelCommands(CLI::App& app, Action& action);
 void AddCacheCommands(CLI::App& app, Action& action);
 void AddVersionCommands(CLI::App& cache, Action& action);
 void AddWarmCommand(CLI::App& cache, Action& action);
+void AddPrefixCommands(CLI::App& cache, Action& action);
 void AddHealthCommands(CLI::App& app, Action& action);
 
 // The program but for main(): arguments without the program's name; the exit

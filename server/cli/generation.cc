@@ -17,6 +17,7 @@
 #include "engine/model/utf8.h"
 #include "server/cli/format.h"
 #include "server/cli/interrupt.h"
+#include "server/config_values.h"
 
 namespace kvasir::cli {
 
@@ -46,9 +47,34 @@ void GenerationOptions::AddTo(CLI::App& command) {
                    "Neither use nor fill the prefix cache");
   command.add_option("--salt", salt,
                      "Share cached content only with requests of this salt");
+  command.add_option("--cache-priority", cache_priority,
+                     "0 to 100, default 50: when the cache needs room, what "
+                     "this request leaves in it goes after all of lower "
+                     "priority");
+  command
+      .add_option("--cache-ttl", cache_ttl,
+                  "Drop what this request leaves in the cache after so long "
+                  "without use")
+      ->type_name("TIME")
+      ->check(CheckTtl);
   command.add_option("--cache-version", cache_version,
                      "Version of the model, by its label or fingerprint; "
                      "default: the active one");
+}
+
+std::string CheckTtl(const std::string& text) {
+  const absl::StatusOr<absl::Duration> time = ParseDuration(text);
+  if (time.ok() && *time > absl::ZeroDuration()) return "";
+  return "wanted a time above 0 with a unit, such as 90s or 10m, found " +
+         QuoteText(text);
+}
+
+google::protobuf::Duration ReadTtl(const std::string& text) {
+  absl::Duration rest = ParseDuration(text).value_or(absl::ZeroDuration());
+  google::protobuf::Duration ttl;
+  ttl.set_seconds(absl::IDivDuration(rest, absl::Seconds(1), &rest));
+  ttl.set_nanos(static_cast<int32_t>(absl::ToInt64Nanoseconds(rest)));
+  return ttl;
 }
 
 void GenerationOptions::Fill(v1::GenerateRequest& request) const {
@@ -66,6 +92,12 @@ void GenerationOptions::Fill(v1::GenerateRequest& request) const {
   if (no_cache) request.mutable_cache()->set_mode(v1::CACHE_MODE_BYPASS);
   request.mutable_cache()->set_salt(salt);
   request.mutable_cache()->set_version(cache_version);
+  if (cache_priority.has_value()) {
+    request.mutable_cache()->set_priority(*cache_priority);
+  }
+  if (!cache_ttl.empty()) {
+    *request.mutable_cache()->mutable_ttl() = ReadTtl(cache_ttl);
+  }
 }
 
 Generation StreamGeneration(

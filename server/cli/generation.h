@@ -26,6 +26,8 @@ struct GenerationOptions {
   bool ignore_eos = false;
   bool no_cache = false;
   std::string salt;
+  std::optional<int32_t> cache_priority;
+  std::string cache_ttl;
   std::string cache_version;
 
   void AddTo(CLI::App& command);
@@ -44,6 +46,11 @@ struct Generation {
 Generation StreamGeneration(
     Client& client, v1::GenerateRequest request,
     const std::function<void(const std::string&)>& on_text);
+
+// For CLI::Option::check(): what is wrong with the text of a time to live.
+std::string CheckTtl(const std::string& text);
+// One that passed.
+google::protobuf::Duration ReadTtl(const std::string& text);
 
 // Writes text to stdout at once. Whether that worked is asked once, by
 // CloseStdout().

@@ -62,6 +62,12 @@ EngineStats SomeStats() {
   stats.cache.counters.lookup_tokens = 160;
   stats.cache.counters.hit_tokens = 60;
   stats.cache.counters.evicted[EvictionCause::kVersion] = 7;
+  stats.cache.counters.evicted[EvictionCause::kTtl] = 8;
+  stats.cache.counters.evicted[EvictionCause::kQuota] = 9;
+  stats.cache.counters.evicted[EvictionCause::kNamed] = 10;
+  stats.cache.pinned_blocks = 11;
+  stats.cache.pinned_prefixes = 2;
+  stats.cache.kept_blocks = 23;
   return stats;
 }
 
@@ -141,6 +147,24 @@ TEST_F(MetricsExporterTest, NamesLabelsAndValues) {
   EXPECT_GT(at("process_resident_memory_bytes"), 0);
   EXPECT_GT(at("process_open_fds"), 2);
   EXPECT_GT(at("process_start_time_seconds"), 1.6e9);
+}
+
+// Whoever asks where the room has gone finds who keeps it, without a tenant's
+// name.
+TEST_F(MetricsExporterTest, WhatIsKeptAndDroppedOnPurpose) {
+  state_.Serve(&backend_);
+  const auto s = Scrape();
+  const std::string m = "{model_name=\"tiny\"";
+  const auto evicted = [&](const std::string& reason) {
+    return s.at("kvasir_kv_evicted_blocks_total" + m +
+                ",tier=\"device\",reason=\"" + reason + "\"}");
+  };
+  EXPECT_EQ(evicted("ttl"), 8);
+  EXPECT_EQ(evicted("quota"), 9);
+  EXPECT_EQ(evicted("named"), 10);
+  EXPECT_EQ(s.at("kvasir_kv_pinned_prefixes" + m + "}"), 2);
+  EXPECT_EQ(s.at("kvasir_kv_kept_blocks" + m + ",by=\"pin\"}"), 11);
+  EXPECT_EQ(s.at("kvasir_kv_kept_blocks" + m + ",by=\"floor\"}"), 12);
 }
 
 // An operator who changes over looks at both versions at a time, and at the

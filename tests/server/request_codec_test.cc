@@ -10,6 +10,7 @@
 #include "gtest/gtest.h"
 
 #include "engine/model/utf8.h"
+#include "server/retention_codec.h"
 #include "tests/server/server_testing.h"
 
 namespace kvasir {
@@ -159,6 +160,51 @@ TEST_F(RequestCodecTest, CacheModes) {
   wire_.mutable_cache()->set_mode(static_cast<v1::CacheMode>(9));
   ExpectRefused(absl::StatusCode::kInvalidArgument, "cache.mode", "READ_ONLY",
                 "9");
+}
+
+TEST_F(RequestCodecTest, CacheRetention) {
+  EXPECT_FALSE(Decode()->request.cache.retention.has_value());
+  v1::CacheOptions& cache = *wire_.mutable_cache();
+  cache.set_retention(v1::RETENTION_HIGH);
+  EXPECT_EQ(Decode()->request.cache.retention,
+            Retention{.priority = kHighPriority});
+  cache.set_priority(0);
+  cache.mutable_ttl()->set_seconds(60);
+  EXPECT_EQ(Decode()->request.cache.retention,
+            (Retention{.priority = 0, .ttl = absl::Seconds(60)}));
+  cache.set_mode(v1::CACHE_MODE_READ_ONLY);
+  EXPECT_TRUE(Decode().ok()) << "what it finds may be kept longer";
+  cache.set_mode(v1::CACHE_MODE_BYPASS);
+  ExpectRefused(absl::StatusCode::kInvalidArgument, "cache.mode", "READ_ONLY",
+                "BYPASS");
+  cache.clear_priority();
+  cache.clear_ttl();
+  cache.set_retention(v1::RETENTION_NORMAL);
+  EXPECT_TRUE(Decode().ok()) << "the neutral value";
+}
+
+TEST_F(RequestCodecTest, CacheRetentionRefusalsAreNamed) {
+  v1::CacheOptions& cache = *wire_.mutable_cache();
+  cache.set_priority(101);
+  ExpectRefused(absl::StatusCode::kInvalidArgument, "cache.priority",
+                "0 to 100", "101");
+  cache.set_priority(-1);
+  ExpectRefused(absl::StatusCode::kInvalidArgument, "cache.priority",
+                "0 to 100", "-1");
+  cache.set_priority(100);
+  cache.mutable_ttl();
+  ExpectRefused(absl::StatusCode::kInvalidArgument, "cache.ttl", "above 0",
+                "0 s");
+  cache.clear_ttl();
+  cache.set_retention(v1::RETENTION_PINNED);
+  ExpectRefused(absl::StatusCode::kUnimplemented, "cache.retention", "pin",
+                "PINNED");
+  cache.set_retention(static_cast<v1::Retention>(9));
+  ExpectRefused(absl::StatusCode::kInvalidArgument, "cache.retention",
+                "EPHEMERAL", "9");
+  cache.clear_retention();
+  cache.add_breakpoints();
+  EXPECT_TRUE(absl::IsUnimplemented(Decode().status()));
 }
 
 // max_time ends with what there is, the call's deadline with an error; the

@@ -143,6 +143,11 @@ TEST_F(ServerCallsTest, UnbuiltMethodsAreRefusedByName) {
                                        "GetCacheStats",
                                        "FlushCache",
                                        "ResizeCache",
+                                       "ListPrefixes",
+                                       "GetPrefix",
+                                       "PinPrefix",
+                                       "UnpinPrefix",
+                                       "EvictPrefixes",
                                        "ListCacheVersions",
                                        "CreateCacheVersion",
                                        "ActivateCacheVersion",
@@ -157,7 +162,7 @@ TEST_F(ServerCallsTest, UnbuiltMethodsAreRefusedByName) {
     EXPECT_EQ(ReasonIn(status), "NOT_IMPLEMENTED");
     ++refused;
   }
-  EXPECT_EQ(refused, 13);
+  EXPECT_EQ(refused, 8);
 }
 
 // Unpacked before its size is looked at, a small message could take any amount
@@ -397,12 +402,22 @@ TEST_F(ServerCallsTest, FlushScopes) {
   request.set_scope(v1::FLUSH_SCOPE_MODEL);
   request.set_value("tiny");
   EXPECT_EQ(flush(request), grpc::OK);
+  EXPECT_EQ(backend_->selection().model, "tiny");
   request.set_value("other");
   EXPECT_EQ(flush(request), grpc::NOT_FOUND);
   request.set_scope(v1::FLUSH_SCOPE_ALL);
   EXPECT_EQ(flush(request), grpc::INVALID_ARGUMENT) << "a value without a use";
   request.clear_value();
   request.set_scope(v1::FLUSH_SCOPE_SALT);
+  EXPECT_EQ(flush(request), grpc::OK);
+  EXPECT_EQ(backend_->selection().salt, "") << "the empty salt is one";
+  request.set_scope(v1::FLUSH_SCOPE_VERSION);
+  EXPECT_EQ(flush(request), grpc::INVALID_ARGUMENT) << "which one?";
+  request.set_value(backend_->info().cache_fingerprint);
+  EXPECT_EQ(flush(request), grpc::OK);
+  EXPECT_EQ(backend_->selection().version, backend_->info().cache_version);
+  request.clear_value();
+  request.set_scope(v1::FLUSH_SCOPE_SESSION);
   EXPECT_EQ(flush(request), grpc::UNIMPLEMENTED);
   request.set_scope(v1::FLUSH_SCOPE_ALL);
   request.add_tiers(v1::CACHE_TIER_DISK);

@@ -171,6 +171,35 @@ TEST_F(ServerConfigTest, ErrorsNameOptionOriginWantedAndFound) {
   ExpectError({"--model=m", "--config=/nowhere.yaml"}, {"/nowhere.yaml"});
 }
 
+// A list may come as flags, as one text with commas, or as a list.
+TEST_F(ServerConfigTest, TenantQuotasFromEverySource) {
+  const auto salts = [](const absl::StatusOr<ParsedConfig>& parsed) {
+    std::string text;
+    if (!parsed.ok()) return parsed.status().ToString();
+    for (const TenantShare& tenant : parsed->config.engine.tenant_quotas) {
+      text += tenant.salt + " ";
+    }
+    return text;
+  };
+  EXPECT_EQ(salts(Parse({"--model=m"})), "");
+  const std::string file = WriteTestFile(
+      "tenants.yaml", "cache:\n  tenant_quotas:\n    - f=10%\n    - g=4:8\n");
+  auto parsed = Parse({"--model=m", "--config", file});
+  EXPECT_EQ(salts(parsed), "f g ");
+  EXPECT_THAT(Origin(*parsed, "cache.tenant_quotas"), HasSubstr("yaml:3"));
+  environment_["KVASIR_CACHE_TENANT_QUOTAS"] = "e=1,d=2MiB";
+  EXPECT_EQ(salts(Parse({"--model=m", "--config", file})), "e d ");
+  parsed = Parse({"--model=m", "--config", file, "--tenant-quota", "a=10%:20%",
+                  "--tenant-quota=b=5"});
+  EXPECT_EQ(salts(parsed), "a b ");
+  EXPECT_THAT(FormatConfig(parsed->values), HasSubstr("a=10%:20%,b=5"));
+  ExpectError({"--model=m", "--tenant-quota=a=1", "--tenant-quota=a=2"},
+              {"--tenant-quota", "\"a\" twice", "flag --tenant-quota"});
+  environment_["KVASIR_CACHE_TENANT_QUOTAS"] = "e=5:1";
+  ExpectError({"--model=m"}, {"--tenant-quota", "not below FLOOR",
+                              "environment KVASIR_CACHE_TENANT_QUOTAS"});
+}
+
 TEST_F(ServerConfigTest, FileErrorsNameFileAndLine) {
   const auto error = [this](const std::string& text) {
     const std::string file = WriteTestFile("bad.yaml", text);
@@ -179,7 +208,10 @@ TEST_F(ServerConfigTest, FileErrorsNameFileAndLine) {
   };
   EXPECT_THAT(error("model:\n  path: m\n  pathh: n\n"),
               AllOf(HasSubstr("bad.yaml:3"), HasSubstr("model.pathh")));
-  EXPECT_THAT(error("cache:\n  size: [1, 2]\n"), HasSubstr("bad.yaml:2"));
+  EXPECT_THAT(error("cache:\n  size: [1, 2]\n"),
+              AllOf(HasSubstr("bad.yaml:2"), HasSubstr("found a list")));
+  EXPECT_THAT(error("cache:\n  tenant_quotas: [[1], 2]\n"),
+              HasSubstr("bad.yaml:2"));
   EXPECT_THAT(error("cache: {size: 1GiB}\ncache: {size: 2GiB}\n"),
               AllOf(HasSubstr("bad.yaml:2"), HasSubstr("twice")));
   EXPECT_THAT(error("just words\n"), HasSubstr("bad.yaml:1"));

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/synchronization/mutex.h"
 #include "gtest/gtest.h"
 
@@ -145,6 +146,43 @@ class FakeBackend final : public GenerationBackend {
   absl::StatusOr<FlushOutcome> FlushCache() override {
     return FlushOutcome{3, 4096};
   }
+  absl::StatusOr<std::vector<CachedPrefix>> ListPrefixes(
+      const PrefixSelection& selection) override {
+    absl::MutexLock lock(&mu_);
+    selection_ = selection;
+    return prefixes_;
+  }
+  absl::StatusOr<CachedPrefix> GetPrefix(std::string_view id) override {
+    return Named(absl::StrCat("get ", View(id)));
+  }
+  absl::StatusOr<CachedPrefix> PinPrefix(std::string_view id,
+                                         absl::Duration ttl) override {
+    return Named(absl::StrCat("pin ", View(id), " for ", ttl));
+  }
+  absl::StatusOr<CachedPrefix> UnpinPrefix(std::string_view id) override {
+    return Named(absl::StrCat("unpin ", View(id)));
+  }
+  absl::StatusOr<EvictedPrefixes> EvictPrefixes(
+      const PrefixSelection& selection, bool dry_run) override {
+    absl::MutexLock lock(&mu_);
+    selection_ = selection;
+    moves_.push_back(dry_run ? "try to evict" : "evict");
+    return EvictedPrefixes{5, 8192, 2};
+  }
+  absl::StatusOr<EvictedPrefixes> EvictPrefixes(std::vector<std::string> ids,
+                                                bool dry_run) override {
+    absl::MutexLock lock(&mu_);
+    moves_.push_back(absl::StrCat(dry_run ? "try to evict " : "evict ",
+                                  absl::StrJoin(ids, ",")));
+    if (!move_status.ok()) return move_status;
+    return EvictedPrefixes{5, 8192, 2};
+  }
+  absl::StatusOr<EvictedPrefixes> FlushPrefixes(
+      const PrefixSelection& selection) override {
+    absl::MutexLock lock(&mu_);
+    selection_ = selection;
+    return EvictedPrefixes{3, 4096, 0};
+  }
   absl::Status ResizeCache(ResizeOrder order) override {
     absl::MutexLock lock(&mu_);
     if (resize_status.ok()) resize_ = std::move(order);
@@ -235,9 +273,20 @@ class FakeBackend final : public GenerationBackend {
     return labels;
   }
 
+  // What ListPrefixes() returns, and the first of them the calls about one.
+  void SetPrefixes(std::vector<CachedPrefix> prefixes) {
+    absl::MutexLock lock(&mu_);
+    prefixes_ = std::move(prefixes);
+  }
+  // Of the last call that had one.
+  PrefixSelection selection() const {
+    absl::MutexLock lock(&mu_);
+    return selection_;
+  }
+
   // Set before the calls.
   absl::Status submit_status;
-  absl::Status move_status;  // of all that is done to versions
+  absl::Status move_status;  // of all that is done to versions and prefixes
   absl::Status resize_status;
   std::function<void()> on_submit;
 
@@ -267,6 +316,13 @@ class FakeBackend final : public GenerationBackend {
     return directory_.List().back();
   }
 
+  absl::StatusOr<CachedPrefix> Named(std::string what) {
+    absl::MutexLock lock(&mu_);
+    moves_.push_back(std::move(what));
+    if (!move_status.ok()) return move_status;
+    return prefixes_.empty() ? CachedPrefix() : prefixes_.front();
+  }
+
   const std::shared_ptr<const Tokenizer> tokenizer_;
   ModelInfo info_;
   std::vector<VersionDirectory::Entry> entries_;
@@ -280,6 +336,8 @@ class FakeBackend final : public GenerationBackend {
   std::vector<std::string> moves_ ABSL_GUARDED_BY(mu_);
   std::vector<std::string> cancelled_ ABSL_GUARDED_BY(mu_);
   std::vector<std::string> cancel_reasons_ ABSL_GUARDED_BY(mu_);
+  std::vector<CachedPrefix> prefixes_ ABSL_GUARDED_BY(mu_);
+  PrefixSelection selection_ ABSL_GUARDED_BY(mu_);
   EngineStats stats_ ABSL_GUARDED_BY(mu_);
 };
 

@@ -39,9 +39,11 @@ ROOMS = [
     ("engine/backend/", BACKEND, STD_ABSL + "|hwy/"),
     ("engine/model/", MODEL, STD_ABSL + "|openssl/|pcre2"),
     ("engine/", MODEL + r"|cache/|engine/[a-z_]+\.h$", STD_ABSL + "|openssl/"),
-    ("server/", BASE + r"|cache/(snapshot|resize_planner|retention)\.h$|"
-     r"server/|proto/|engine/(engine|request|token_sink|engine_stats|cache_resize|"
-     r"served_version|version_order|warm_order|model_info)\.h$|"
+    ("server/", BASE + r"|cache/(snapshot|retention|resize_planner)\.h$|"
+     r"server/|proto/|"
+     r"engine/(engine|request|token_sink|engine_stats|cache_resize|"
+     r"served_version|version_order|prefix_order|"
+     r"warm_order|model_info)\.h$|"
      r"engine/model/(tokenizer|chat_format|utf8)\.h$",
      STD_ABSL + "|grpc|google/|prometheus/|nlohmann/|yaml-cpp/|CLI/|httplib|"
      "openssl/|kvasir/v1/"),

@@ -1,0 +1,262 @@
+#include "engine/prefix_desk.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/escaping.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "openssl/sha.h"
+
+#include "cache/base/status_macros.h"
+#include "engine/model/utf8.h"
+
+namespace kvasir {
+namespace {
+
+absl::string_view View(std::string_view text) {
+  return absl::string_view(text.data(), text.size());
+}
+
+std::string Hex(const uint8_t* bytes, size_t size) {
+  return absl::BytesToHexString(
+      absl::string_view(reinterpret_cast<const char*>(bytes), size));
+}
+
+std::string Hex(const BlockKey& key) { return Hex(key.data(), key.size()); }
+
+BlockKey KeyFromHex(std::string_view digits) {
+  const std::string bytes = absl::HexStringToBytes(View(digits));
+  BlockKey key{};
+  std::copy(bytes.begin(), bytes.end(), key.begin());
+  return key;
+}
+
+bool IsIdPart(std::string_view text) {
+  return text.size() >= kMinPrefixIdDigits && text.size() <= kPrefixIdDigits &&
+         std::all_of(text.begin(), text.end(), [](unsigned char c) {
+           return absl::ascii_isdigit(c) || (c >= 'a' && c <= 'f');
+         });
+}
+
+bool Meant(const VersionInfo& info, const PrefixSelection& selection) {
+  return (selection.model.empty() || selection.model == info.model) &&
+         (selection.version.empty() || selection.version == info.label);
+}
+
+int64_t BlocksOf(const CacheShare& share, int64_t total, int64_t block_bytes) {
+  return share.blocks + share.bytes / block_bytes +
+         static_cast<int64_t>(static_cast<double>(total) * share.ratio);
+}
+
+}  // namespace
+
+std::string HashSalt(std::string_view salt) {
+  if (salt.empty()) return "";
+  unsigned char digest[SHA256_DIGEST_LENGTH];
+  SHA256(reinterpret_cast<const unsigned char*>(salt.data()), salt.size(),
+         digest);
+  return Hex(digest, kSaltHashDigits / 2);
+}
+
+absl::StatusOr<std::vector<CachedPrefix>> PrefixDesk::List(
+    const PrefixSelection& selection) const {
+  ASSIGN_OR_RETURN(const std::vector<PrefixFilter> filters,
+                   FiltersOf(selection));
+  std::vector<CachedPrefix> found;
+  for (const PrefixFilter& filter : filters) {
+    for (const PrefixInfo& info : cache_->Prefixes(filter)) {
+      found.push_back(Describe(info));
+    }
+  }
+  std::sort(
+      found.begin(), found.end(),
+      [](const CachedPrefix& a, const CachedPrefix& b) { return a.id < b.id; });
+  return found;
+}
+
+absl::StatusOr<EvictedPrefixes> PrefixDesk::Evict(
+    const PrefixSelection& selection, bool dry_run) {
+  ASSIGN_OR_RETURN(const std::vector<PrefixFilter> filters,
+                   FiltersOf(selection));
+  PrefixEviction sum;
+  for (const PrefixFilter& filter : filters) {
+    const PrefixEviction part = cache_->EvictPrefixes(filter, dry_run);
+    sum.blocks += part.blocks;
+    sum.kept_blocks += part.kept_blocks;
+  }
+  return Report(sum);
+}
+
+absl::StatusOr<EvictedPrefixes> PrefixDesk::Flush(
+    const PrefixSelection& selection) {
+  PrefixSelection pinned = selection;
+  pinned.pinned = true;
+  ASSIGN_OR_RETURN(const std::vector<PrefixFilter> filters, FiltersOf(pinned));
+  for (const PrefixFilter& filter : filters) {
+    for (const PrefixInfo& info : cache_->Prefixes(filter)) {
+      RETURN_IF_ERROR(cache_->UnpinPrefix(info.key).status());
+    }
+  }
+  return Evict(selection, /*dry_run=*/false);
+}
+
+absl::StatusOr<CachedPrefix> PrefixDesk::Get(std::string_view id) const {
+  ASSIGN_OR_RETURN(const BlockKey key, KeyOf(id));
+  ASSIGN_OR_RETURN(const PrefixInfo info, cache_->FindPrefix(key));
+  return Describe(info);
+}
+
+absl::StatusOr<CachedPrefix> PrefixDesk::Pin(std::string_view id,
+                                             absl::Duration ttl) {
+  ASSIGN_OR_RETURN(const BlockKey key, KeyOf(id));
+  ASSIGN_OR_RETURN(const PrefixInfo info,
+                   cache_->PinPrefix(key, now_.steady + ttl));
+  return Describe(info);
+}
+
+absl::StatusOr<CachedPrefix> PrefixDesk::Unpin(std::string_view id) {
+  ASSIGN_OR_RETURN(const BlockKey key, KeyOf(id));
+  ASSIGN_OR_RETURN(const PrefixInfo info, cache_->UnpinPrefix(key));
+  return Describe(info);
+}
+
+absl::StatusOr<EvictedPrefixes> PrefixDesk::Evict(
+    absl::Span<const std::string> ids, bool dry_run) {
+  std::vector<BlockKey> keys;
+  for (const std::string& id : ids) {
+    ASSIGN_OR_RETURN(const BlockKey key, KeyOf(id));
+    keys.push_back(key);
+  }
+  ASSIGN_OR_RETURN(const PrefixEviction eviction,
+                   cache_->EvictPrefixes(keys, dry_run));
+  return Report(eviction);
+}
+
+// The cache knows one version and one salt at a time.
+absl::StatusOr<std::vector<PrefixFilter>> PrefixDesk::FiltersOf(
+    const PrefixSelection& selection) const {
+  PrefixFilter filter;
+  filter.salt = selection.salt;
+  filter.pinned = selection.pinned;
+  filter.min_tokens = selection.min_tokens;
+  std::vector<PrefixFilter> filters;
+  if (selection.model.empty() && selection.version.empty()) {
+    filters.push_back(filter);
+  } else {
+    for (const VersionInfo& info : versions_) {
+      if (!Meant(info, selection)) continue;
+      filter.version = info.id;
+      filters.push_back(filter);
+    }
+    if (filters.empty()) {
+      const bool model = selection.version.empty();
+      return absl::NotFoundError(
+          absl::StrCat("no ", model ? "model " : "cache version ",
+                       QuoteText(model ? selection.model : selection.version),
+                       " is resident"));
+    }
+  }
+  if (!selection.salt_hash.has_value()) return filters;
+  std::set<std::string> salts;
+  for (const PrefixInfo& info : cache_->Prefixes({})) {
+    if (HashSalt(info.salt) == *selection.salt_hash) salts.insert(info.salt);
+  }
+  std::vector<PrefixFilter> of_salts;
+  for (PrefixFilter& one : filters) {
+    for (const std::string& salt : salts) {
+      if (one.salt.value_or(salt) != salt) continue;
+      of_salts.push_back(one);
+      of_salts.back().salt = salt;
+    }
+  }
+  return of_salts;
+}
+
+absl::StatusOr<BlockKey> PrefixDesk::KeyOf(std::string_view id) const {
+  if (!IsIdPart(id)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "prefix_id: wanted ", kPrefixIdDigits, " hex digits in lower case, or ",
+        kMinPrefixIdDigits, " and more leading ones, found ", QuoteText(id)));
+  }
+  if (id.size() == kPrefixIdDigits) return KeyFromHex(id);
+  std::optional<BlockKey> found;
+  for (const PrefixInfo& info : cache_->Prefixes({})) {
+    if (!absl::StartsWith(Hex(info.key), View(id))) continue;
+    if (found.has_value()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("prefix_id: wanted digits that only one prefix begins "
+                       "with, found several that begin with ",
+                       View(id)));
+    }
+    found = info.key;
+  }
+  if (found.has_value()) return *found;
+  return absl::NotFoundError(
+      absl::StrCat("no listed prefix begins with ", View(id)));
+}
+
+CachedPrefix PrefixDesk::Describe(const PrefixInfo& info) const {
+  CachedPrefix prefix;
+  prefix.id = Hex(info.key);
+  if (info.parent.has_value()) prefix.parent_id = Hex(*info.parent);
+  for (const VersionInfo& version : versions_) {
+    if (version.id != info.version) continue;
+    prefix.model = version.model;
+    prefix.version = version.label;
+  }
+  prefix.salt_hash = HashSalt(info.salt);
+  prefix.token_count = info.token_count;
+  prefix.block_count = info.block_count;
+  prefix.byte_size = info.block_count * cache_->layout().BlockBytes();
+  prefix.hit_count = info.hit_count;
+  prefix.lease_count = info.lease_count;
+  prefix.priority = info.retention.priority;
+  prefix.ttl = info.retention.ttl;
+  prefix.pinned = info.pinned;
+  prefix.pinned_until = WallTime(info.pinned_until);
+  prefix.created = WallTime(info.created);
+  prefix.last_hit = WallTime(info.last_hit);
+  prefix.expires = WallTime(info.expires);
+  return prefix;
+}
+
+// Infinite spans become infinite times.
+absl::Time PrefixDesk::WallTime(absl::Duration steady) const {
+  return now_.wall + (steady - now_.steady);
+}
+
+EvictedPrefixes PrefixDesk::Report(const PrefixEviction& eviction) const {
+  return {.blocks = eviction.blocks,
+          .bytes = eviction.blocks * cache_->layout().BlockBytes(),
+          .kept_blocks = eviction.kept_blocks};
+}
+
+absl::Status ApplyTenantQuotas(absl::Span<const TenantShare> tenants,
+                               KvCache& cache) {
+  const int64_t total = cache.Capacity().total_blocks;
+  const int64_t block_bytes = cache.layout().BlockBytes();
+  for (const TenantShare& tenant : tenants) {
+    const bool limited = tenant.most.blocks > 0 || tenant.most.bytes > 0 ||
+                         tenant.most.ratio > 0;
+    int64_t most = BlocksOf(tenant.most, total, block_bytes);
+    if (limited) most = std::max<int64_t>(most, 1);  // 0 would mean no limit
+    const absl::Status set = cache.SetTenantQuota(
+        tenant.salt,
+        {.floor_blocks = BlocksOf(tenant.floor, total, block_bytes),
+         .max_blocks = most});
+    if (set.ok()) continue;
+    return absl::Status(set.code(),
+                        absl::StrCat("tenant_quotas: ", QuoteText(tenant.salt),
+                                     ": ", set.message()));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace kvasir
