@@ -92,6 +92,7 @@ absl::StatusOr<std::unique_ptr<LeaseState>> CacheCore::OpenLease(
     if (!lease->resumed) counters_.lookup_tokens += request.tokens.size();
     CountHits(*lease, AppendCached(*lease, request.tokens));
     CountHot(*lease, request.tokens);
+    SampleHit(*lease);
   }
   return lease;
 }
@@ -487,6 +488,32 @@ void CacheCore::CountHot(LeaseState& lease, absl::Span<const TokenId> tokens) {
   hot.Count(key_of(blocks), tokens.subspan(0, blocks * block_tokens_),
             lease.scope->salt);
   lease.hot_blocks = blocks;
+}
+
+void CacheCore::SampleHit(const LeaseState& lease) {
+  if (options_.hits_per_sample == 0 || lease.resumed ||
+      lease.table.size() == 0 ||
+      ++sampled_hits_ % options_.hits_per_sample != 0) {
+    return;
+  }
+  hit_sample_ = KeyOf(lease.table.ids().back());
+}
+
+std::optional<HitSample> CacheCore::TakeHitSample() {
+  if (!hit_sample_.has_value()) return std::nullopt;
+  const BlockId last = prefixes_.index().FindKey(*hit_sample_);
+  hit_sample_.reset();
+  if (!last.valid()) return std::nullopt;
+  const IndexedBlock& entry = prefixes_.index().At(last);
+  HitSample sample{.version = pool_.owner(last), .salt = entry.scope->salt};
+  sample.tokens.resize((entry.depth + 1) * block_tokens_);
+  auto end = sample.tokens.end();
+  for (BlockId block = last; block.valid();
+       block = prefixes_.index().At(block).parent) {
+    const absl::Span<const TokenId> tokens = prefixes_.index().Tokens(block);
+    end = std::copy_backward(tokens.begin(), tokens.end(), end);
+  }
+  return sample;
 }
 
 void CacheCore::AppendTokens(LeaseState& lease,

@@ -68,6 +68,9 @@ class CacheCore {
   void SetVersionQuota(VersionId version, int64_t blocks);
   BlockId FindTokens(const LeaseRequest& request);
   void Advance(absl::Duration now);
+  std::optional<HitSample> TakeHitSample();
+  BlockKey KeyOf(BlockId block) const { return prefixes_.index().At(block).key; }
+  int64_t Condemn(const BlockKey& key) { return prefixes_.Condemn(key); }
   absl::Duration NextDeadline() const { return prefixes_.next_deadline(); }
   CacheSnapshot Snapshot() const;
   std::vector<std::string> Violations() const;
@@ -104,6 +107,7 @@ class CacheCore {
   void CountHits(LeaseState& lease, int64_t tokens);
   // The lease has found all that it holds of `tokens`.
   void CountHot(LeaseState& lease, absl::Span<const TokenId> tokens);
+  void SampleHit(const LeaseState& lease);
   void AppendTokens(LeaseState& lease, absl::Span<const TokenId> tokens);
   void Seal(LeaseState& lease, int64_t index);
   void GrowTable(LeaseState& lease, int64_t token_count);
@@ -123,6 +127,8 @@ class CacheCore {
   CacheCounters counters_;
   CacheResizer resizer_;
   std::vector<LeaseState*> leases_;
+  int64_t sampled_hits_ = 0;           // leases that found something
+  std::optional<BlockKey> hit_sample_;  // what the last sampled one found
   bool reserving_ = false;                        // a reservation is alive
   std::atomic<std::thread::id> engine_thread_{};  // set by the first lease
 };

@@ -1,6 +1,7 @@
 #include "cache/kv_cache.h"
 
 #include <algorithm>
+#include <cstring>
 #include <limits>
 #include <utility>
 
@@ -221,6 +222,35 @@ absl::Status KvCache::SetTenantQuota(std::string_view salt,
 void KvCache::SetVersionQuota(VersionId version, int64_t blocks) {
   KV_DCHECK(core_->OnEngineThread());
   core_->SetVersionQuota(version, blocks);
+}
+
+std::optional<HitSample> KvCache::TakeHitSample() {
+  KV_DCHECK(core_->OnEngineThread());
+  return core_->TakeHitSample();
+}
+
+int64_t KvCache::CountEqualBlocks(const Lease& a, const Lease& b) const {
+  KV_DCHECK(core_->OnEngineThread());
+  const BlockTableView left = a.Table();
+  const BlockTableView right = b.Table();
+  const int64_t count = std::min(a.block_count(), b.block_count());
+  int64_t equal = 0;
+  while (equal < count &&
+         std::memcmp(left.Block(equal), right.Block(equal),
+                     static_cast<size_t>(left.block_bytes)) == 0) {
+    ++equal;
+  }
+  return equal;
+}
+
+BlockKey KvCache::KeyAt(const Lease& lease, int64_t block_index) const {
+  KV_DCHECK(core_->OnEngineThread());
+  return core_->KeyOf(lease.Table().blocks[block_index]);
+}
+
+int64_t KvCache::Condemn(const BlockKey& key) {
+  KV_DCHECK(core_->OnEngineThread());
+  return core_->Condemn(key);
 }
 
 absl::Status KvCache::SetTarget(int64_t blocks) {

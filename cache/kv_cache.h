@@ -83,6 +83,8 @@ class KvCache {
     // Test hook for collisions: a block's hash is cut to this many bits before
     // the index uses it. The identity that is compared stays whole.
     int32_t index_hash_bits = 64;
+    // One of so many leases that find something is sampled; 0: none is.
+    int64_t hits_per_sample = 0;
     // Test hook: how much one ContinueResize() does, see CacheResizer.
     int64_t resize_slice_bytes = int64_t{1} << 30;
   };
@@ -183,6 +185,23 @@ class KvCache {
 
   // Blocks that a version keeps at most when nobody holds them; 0: all.
   void SetVersionQuota(VersionId version, int64_t blocks);
+
+  // --- Checks of what is cached. ---
+
+  // The prefix that a sampled lease has found last, if it is still cached and
+  // was not taken before.
+  std::optional<HitSample> TakeHitSample();
+
+  // Leading blocks of two leases whose bytes are equal, up to the shorter one.
+  int64_t CountEqualBlocks(const Lease& a, const Lease& b) const;
+
+  // The name of a findable block of the lease.
+  BlockKey KeyAt(const Lease& lease, int64_t block_index) const;
+
+  // The block with that key, and all that is found through it, is wrong: those
+  // that nobody holds are dropped, the others are never found again. Returns
+  // how many there were; none if no block has the key.
+  int64_t Condemn(const BlockKey& key);
 
   // --- Resize of the device tier (contract C6). ---
 

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 
 #include "cache/base/check.h"
@@ -75,6 +76,31 @@ bool PrefixCache::EvictOne(EvictionCause cause) {
   return EvictFirst(
       [this](const EvictionGroupKey& group) { return book_.StandingOf(group); },
       cause);
+}
+
+int64_t PrefixCache::Condemn(const BlockKey& key) {
+  const BlockId wrong = index_.FindKey(key);
+  if (!wrong.valid()) return 0;
+  // A parent comes before its children; they go in the opposite order.
+  std::vector<BlockId> blocks = index_.Blocks();
+  std::sort(blocks.begin(), blocks.end(), [&](BlockId a, BlockId b) {
+    return index_.At(a).depth < index_.At(b).depth;
+  });
+  absl::flat_hash_set<BlockId> condemned = {wrong};
+  std::vector<BlockId> order = {wrong};
+  for (const BlockId block : blocks) {
+    if (condemned.contains(index_.At(block).parent) &&
+        condemned.insert(block).second) {
+      order.push_back(block);
+    }
+  }
+  const BlockId parent = index_.At(wrong).parent;
+  for (auto block = order.rbegin(); block != order.rend(); ++block) {
+    if (groups_.Contains(*block)) groups_.Remove(*block);
+    Drop(*block, EvictionCause::kCanary);
+  }
+  if (IsLeafAtRest(parent)) MakeEvictable(parent);
+  return static_cast<int64_t>(order.size());
 }
 
 void PrefixCache::EvictOverQuota() {

@@ -64,6 +64,10 @@ class PrefixCache {
   // Frees this cached block, through which none is found.
   void Evict(BlockId block, EvictionCause cause);
 
+  // The block with that key and all that is found through it are dropped, or
+  // forgotten if somebody holds them. Returns how many there were.
+  int64_t Condemn(const BlockKey& key);
+
   // Frees cached blocks of tenants and versions that keep more than their
   // quota.
   void EvictOverQuota();

@@ -42,6 +42,13 @@ struct PrefixFilter {
   int64_t min_tokens = 0;
 };
 
+// A prefix that a lease has found, with what it takes to compute it anew.
+struct HitSample {
+  VersionId version;
+  std::string salt;
+  std::vector<TokenId> tokens;
+};
+
 // What an eviction by name frees, or would free.
 struct PrefixEviction {
   int64_t blocks = 0;

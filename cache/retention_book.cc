@@ -84,7 +84,7 @@ void RetentionBook::Hold(BlockId block) {
 void RetentionBook::Drop(BlockId block, EvictionCause cause) {
   const BlockRetention& record = At(block);
   KV_CHECK(record.pins == 0) << "block " << block << " is pinned";
-  CountEviction(record, cause);
+  if (record.at_rest) CountEviction(record, cause);
   Count(record, -1);
   records_[block.value()].reset();
 }

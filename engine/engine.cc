@@ -85,6 +85,7 @@ absl::StatusOr<std::unique_ptr<KvCache>> MakeCache(const EngineOptions& options,
       std::min(KvCache::MaxBlocks(layout), BlocksOfThisMachine(layout)));
   cache.prefix_caching = options.prefix_caching;
   cache.index_hash_bits = options.index_hash_bits;
+  cache.hits_per_sample = options.canary_hits;
   const auto make = [&]() -> absl::StatusOr<std::unique_ptr<KvCache>> {
     ASSIGN_OR_RETURN(std::unique_ptr<EvictionPolicy> policy,
                      EvictionPolicyByName(options.eviction_policy));

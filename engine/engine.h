@@ -55,6 +55,10 @@ struct EngineOptions {
   // What tenants may count on and keep, from the start on. No salt comes twice.
   std::vector<TenantShare> tenant_quotas;
 
+  // One of so many requests that find something in the cache has it checked by
+  // the canary when the engine is idle; 0: none.
+  int64_t canary_hits = 1000;
+
   int64_t context_limit = 0;    // 0: what the model was trained for
   int64_t token_budget = 256;   // rows per step
   int32_t prefill_chunk = 256;  // most rows of one sequence per step

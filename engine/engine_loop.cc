@@ -114,6 +114,7 @@ EngineLoop::EngineLoop(const Parts& parts, Settings settings)
       scheduler_(settings_.limits),
       resize_(parts.cache, &roster_),
       warmup_(parts.cache, parts.versions, parts.clock),
+      canary_(parts.cache, parts.versions, settings_.limits.prefill_chunk),
       departures_(parts.inbox, &recorder_) {
   Publish();
 }
@@ -129,6 +130,7 @@ void EngineLoop::Run() {
       absl::UnavailableError("the engine is shutting down");
   resize_.CallOff(ended);
   resize_.TellEnd();
+  canary_.GiveWay();
   EndEverything(ended, Ending::kDrain);
 }
 
@@ -143,6 +145,7 @@ absl::Duration EngineLoop::IdleTime() const {
 bool EngineLoop::Turn() {
   ReadMail();
   if (stopping_) return false;
+  if (Busy()) canary_.GiveWay();
   EndUnwanted();
   parts_.versions->RetireUnheld();
   parts_.cache->Advance(parts_.clock->Now());
@@ -162,6 +165,12 @@ bool EngineLoop::Turn() {
   }
   SendDepartures();
   if (NumbersAreOld()) Publish();
+  return Busy() || canary_.Step();
+}
+
+// Whether somebody waits for what the engine does. What it does on its own
+// account gives way then.
+bool EngineLoop::Busy() const {
   return !roster_.empty() || resize_.active() || warmup_.active();
 }
 
@@ -498,6 +507,7 @@ void EngineLoop::Publish() {
   EngineStats& stats = recorder_.stats();
   stats.requests_running = static_cast<int64_t>(roster_.running().size());
   stats.requests_waiting = static_cast<int64_t>(roster_.waiting().size());
+  stats.canary = canary_.counts();
   stats.cache = parts_.cache->Snapshot();
   parts_.board->Publish(stats);
   last_publish_ = parts_.clock->Now();

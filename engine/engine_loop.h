@@ -12,6 +12,7 @@
 
 #include "cache/base/clock.h"
 #include "cache/kv_cache.h"
+#include "engine/canary.h"
 #include "engine/departures.h"
 #include "engine/inbox.h"
 #include "engine/model_runner.h"
@@ -112,6 +113,7 @@ class EngineLoop {
   void EndAll(const absl::Status& status, Ending ending);
   void SendDepartures();
 
+  bool Busy() const;
   bool NumbersAreOld() const;
 
   // Fixed after construction.
@@ -123,6 +125,7 @@ class EngineLoop {
   SequenceRoster roster_;
   ResizeTask resize_;
   Warmup warmup_;
+  Canary canary_;
   StatsRecorder recorder_;
   Departures departures_;
   int64_t next_sequence_ = 0;

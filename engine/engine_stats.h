@@ -15,6 +15,14 @@
 
 namespace kvasir {
 
+// What checks of cached blocks by the canary have come to. Totals that only
+// grow.
+struct CanaryCounts {
+  int64_t equal_blocks = 0;
+  int64_t mismatched_blocks = 0;  // the first wrong block of a prefix
+  int64_t skipped_prefixes = 0;   // gone, or no room to compute them
+};
+
 // Counters and latencies of one engine since its start. The engine thread
 // writes its own copy and publishes it; everyone else reads the copy.
 // Durations are in seconds.
@@ -62,6 +70,7 @@ struct EngineStats {
 
   absl::Duration last_step;  // steady time of the last step's end
   bool healthy = true;       // false after an error no request can survive
+  CanaryCounts canary;
   CacheSnapshot cache;
 };
 

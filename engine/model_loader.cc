@@ -179,6 +179,8 @@ absl::Status CheckEngineOptions(const EngineOptions& options) {
       CheckRange("max_sequences", options.max_sequences, 1, kMaxSequences));
   RETURN_IF_ERROR(
       CheckRange("inbox_limit", options.inbox_limit, 1, kMaxInboxLimit));
+  RETURN_IF_ERROR(
+      CheckRange("canary_hits", options.canary_hits, 0, kUnbounded));
   return CheckRange("thread_count", options.thread_count, 0, kMaxThreadCount);
 }
 

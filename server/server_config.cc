@@ -303,6 +303,10 @@ const Option kOptions[] = {
      "How long --warm-file may keep the server from being ready; it goes on "
      "after that",
      SetTime<&ServerConfig::warm_deadline>},
+    {"cache.canary_hits", "--canary-hits", "COUNT", "1000",
+     "One of so many requests that find something in the cache has it computed "
+     "anew and compared when the engine is idle; 0: none",
+     SetEngineCount<&EngineOptions::canary_hits, 0>},
     {"cache.tenant_quotas", "--tenant-quota", "SALT=FLOOR[:MAX]", "",
      "What of the cache requests with this salt may count on, and keep at most "
      "while they do not run: blocks, 512MiB, or 10% of it as it is at the "

@@ -28,6 +28,7 @@ std::unique_ptr<KvCache> MakeCache(const LoopHarness::Options& options) {
        .capacity_blocks = options.blocks,
        .address_space_blocks = options.most_blocks,
        .prefix_caching = options.prefix_caching,
+       .hits_per_sample = options.hits_per_sample,
        .resize_slice_bytes = options.resize_slice_blocks * layout.BlockBytes()},
       MakeHostMemory(), MakeLruPolicy());
   KV_CHECK(cache.ok()) << cache.status();

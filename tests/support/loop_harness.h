@@ -48,6 +48,7 @@ class LoopHarness {
     int32_t block_tokens = 16;
     int64_t model_context = 4096;
     bool prefix_caching = true;
+    int64_t hits_per_sample = 0;  // that the canary looks at; 0: it sleeps
     int32_t inbox_limit = 1024;
     Scheduler::Limits limits = {};
     EngineTestHooks hooks = {};
