@@ -232,6 +232,33 @@ void AddTierBytes(const EngineStats& stats, MetricFamilies& out) {
   }
 }
 
+// How much of the memory in use does what it is for.
+void AddTierWaste(const EngineStats& stats, MetricFamilies& out) {
+  out.OpenGauge("kvasir_kv_cache_external_fragmentation_bytes",
+                "Committed bytes that no whole block can use: free pieces of "
+                "split blocks, and what extents hold beyond the last block.");
+  for (const TierSnapshot& tier : stats.cache.tiers) {
+    out.Add({{"tier", tier.tier}}, Number(tier.external_fragmentation_bytes));
+  }
+  out.OpenGauge("kvasir_kv_cache_token_ratio",
+                "Bytes that hold real tokens over all bytes of blocks in use.");
+  for (const TierSnapshot& tier : stats.cache.tiers) {
+    out.Add({{"tier", tier.tier}}, tier.TokenShare());
+  }
+}
+
+void AddCanary(const CanaryCounts& canary, MetricFamilies& out) {
+  out.OpenCounter("kvasir_canary_blocks_total",
+                  "Cached blocks that were computed anew, by how they "
+                  "compared.");
+  out.Add({{"result", "equal"}}, Number(canary.equal_blocks));
+  out.Add({{"result", "mismatch"}}, Number(canary.mismatched_blocks));
+  out.Counter("kvasir_canary_skipped_prefixes_total",
+              "Checks that were given up: the prefix was gone, there was no "
+              "room, or a request came.",
+              Number(canary.skipped_prefixes));
+}
+
 void AddTierBlocks(const EngineStats& stats, MetricFamilies& out) {
   out.OpenGauge("kvasir_kv_cache_usage_ratio",
                 "Blocks that requests hold over all; cached ones count as "
@@ -321,6 +348,8 @@ void AddEngineMetrics(const ServedModels& models, const EngineStats& stats,
   AddSteps(stats, now, wall, families);
   AddTierBlocks(stats, families);
   AddTierBytes(stats, families);
+  AddTierWaste(stats, families);
+  AddCanary(stats.canary, families);
   AddPrefixCache(stats.cache, families);
   AddKept(stats.cache, families);
   families.SetCommonLabels({});
