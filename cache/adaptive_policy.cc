@@ -17,8 +17,8 @@ constexpr double kPriceWeight = 1e-3;  // of the newest eviction
 // References per block of the cache before what was learned is tried.
 constexpr double kTrialAfter = 4;
 // Shares of references that may be lost, and that must be left to try again.
-constexpr double kMostLost = 0.0025;
-constexpr double kRetryLost = 0.0012;
+constexpr double kMostLost = 0.0015;
+constexpr double kRetryLost = 0.0005;
 // Memory of the comparison and of the model, in references per block.
 constexpr double kScoreMemory = 64;
 constexpr double kModelMemory = 128;

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <bit>
-#include <cmath>
+#include <cstddef>
 
 namespace kvasir {
 namespace {
@@ -10,11 +10,24 @@ namespace {
 // Use counts up to this have a class each, larger ones one per doubling.
 constexpr int kExactUses = 8;
 
+// The first age of every age class and of the one behind the last.
+template <size_t kCount>
+constexpr std::array<double, kCount> MakeFirstAges() {
+  std::array<double, kCount> ages{};
+  double octave = 1;
+  for (size_t age = 0; age < kCount; ++age) {
+    ages[age] = age % 2 == 0 ? octave : octave * 1.5;
+    if (age % 2 == 1) octave *= 2;
+  }
+  return ages;
+}
+constexpr auto kFirstAges = MakeFirstAges<ReuseModel::kAges + 1>();
+
 }  // namespace
 
 ReuseModel::ReuseModel() {
   for (Kind& kind : kinds_) {
-    for (int age = 0; age < kAges; ++age) kind.worth[age] = 1 / FirstAge(age);
+    for (int age = 0; age < kAges; ++age) kind.worth[age] = 1 / kFirstAges[age];
   }
 }
 
@@ -70,11 +83,6 @@ int ReuseModel::AgeClass(int64_t age) {
   return std::min(2 * octave + upper_half, kAges - 1);
 }
 
-double ReuseModel::FirstAge(int age_class) {
-  const double octave = std::ldexp(1.0, age_class / 2);
-  return age_class % 2 == 0 ? octave : octave * 1.5;
-}
-
 void ReuseModel::EstimateChances(Kind& kind, const Kind* like,
                                  double waiting_scale) {
   double at_risk = 0;
@@ -103,7 +111,7 @@ void ReuseModel::EstimateWorth(Kind& kind, double gain, double price) {
     double best = 0;
     for (int age = from; age < kAges; ++age) {
       const double now = waiting * kind.chance[age];
-      time += (waiting - now / 2) * (FirstAge(age + 1) - FirstAge(age));
+      time += (waiting - now / 2) * (kFirstAges[age + 1] - kFirstAges[age]);
       back += now;
       waiting -= now;
       best = std::max(best, back / time);

@@ -31,6 +31,7 @@ class ReuseModel {
  public:
   static constexpr int kUseClasses = 12;
   static constexpr int kKinds = 2 * kUseClasses;
+  static constexpr int kAges = 64;  // classes of ages, two per doubling
 
   ReuseModel();
 
@@ -57,8 +58,6 @@ class ReuseModel {
   double Worth(int kind, int64_t age) const;
 
  private:
-  // Two age classes per doubling.
-  static constexpr int kAges = 64;
   static constexpr double kLeastWorth = 1e-12;
   // Lives that a kind borrows from the one with a use less.
   static constexpr double kBorrowedLives = 30;
@@ -77,7 +76,6 @@ class ReuseModel {
   };
 
   static int AgeClass(int64_t age);
-  static double FirstAge(int age_class);
   // `like` is the kind to borrow from, if not null.
   static void EstimateChances(Kind& kind, const Kind* like,
                               double waiting_scale);
