@@ -196,7 +196,7 @@ MemoryShares SimulateContiguous(int64_t capacity_tokens, int64_t max_tokens,
 std::vector<int64_t> SpreadLengths(int64_t mean, int64_t count) {
   std::vector<int64_t> lengths;
   for (int64_t i = 0; i < count; ++i) {
-    lengths.push_back(1 + (2 * mean - 2) * i / (count - 1));
+    lengths.push_back(1 + ((2 * mean - 2) * i + (count - 1) / 2) / (count - 1));
   }
   return lengths;
 }
