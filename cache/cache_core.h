@@ -69,7 +69,9 @@ class CacheCore {
   BlockId FindTokens(const LeaseRequest& request);
   void Advance(absl::Duration now);
   std::optional<HitSample> TakeHitSample();
-  BlockKey KeyOf(BlockId block) const { return prefixes_.index().At(block).key; }
+  BlockKey KeyOf(BlockId block) const {
+    return prefixes_.index().At(block).key;
+  }
   int64_t Condemn(const BlockKey& key) { return prefixes_.Condemn(key); }
   absl::Duration NextDeadline() const { return prefixes_.next_deadline(); }
   CacheSnapshot Snapshot() const;
@@ -127,9 +129,9 @@ class CacheCore {
   CacheCounters counters_;
   CacheResizer resizer_;
   std::vector<LeaseState*> leases_;
-  int64_t sampled_hits_ = 0;           // leases that found something
+  int64_t sampled_hits_ = 0;            // leases that found something
   std::optional<BlockKey> hit_sample_;  // what the last sampled one found
-  bool reserving_ = false;                        // a reservation is alive
+  bool reserving_ = false;              // a reservation is alive
   std::atomic<std::thread::id> engine_thread_{};  // set by the first lease
 };
 

@@ -18,8 +18,8 @@ bool Canary::Step() {
   if (!active() && !Begin()) return false;
   if (!active()) return true;
   Compute();
-  if (active() && check_->computed.token_count() ==
-                      check_->cached.token_count()) {
+  if (active() &&
+      check_->computed.token_count() == check_->cached.token_count()) {
     Judge();
   }
   return true;
@@ -56,8 +56,8 @@ bool Canary::Begin() {
     ++counts_.skipped_prefixes;
     return true;
   }
-  check_.emplace(Check{*std::move(sample), *std::move(cached),
-                       *std::move(computed)});
+  check_.emplace(
+      Check{*std::move(sample), *std::move(cached), *std::move(computed)});
   return true;
 }
 
@@ -68,17 +68,14 @@ void Canary::Compute() {
                           .subspan(first, std::min(chunk_, left));
   const LeaseGrowth growth{&check_->computed, tokens};
   Reservation reservation = cache_->Reserve({&growth, 1});
-  const StepRows rows{.tokens = tokens,
-                      .first_position = first,
-                      .table = reservation.Table(0)};
+  const StepRows rows{
+      .tokens = tokens, .first_position = first, .table = reservation.Table(0)};
   if (versions_->Find(check_->sample.version)->runner().Run({&rows, 1}).ok()) {
     std::move(reservation).Commit();
     return;
   }
   ++counts_.skipped_prefixes;
-  {
-    const Reservation dropped = std::move(reservation);
-  }
+  { const Reservation dropped = std::move(reservation); }
   check_.reset();
 }
 

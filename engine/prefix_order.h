@@ -48,8 +48,8 @@ struct CachedPrefix {
 
 // Which prefixes are meant; what is not set matches all.
 struct PrefixSelection {
-  std::string model;    // empty: all
-  std::string version;  // a label; empty: all
+  std::string model = {};    // empty: all
+  std::string version = {};  // a label; empty: all
   std::optional<std::string> salt = {};
   std::optional<std::string> salt_hash = {};
   std::optional<bool> pinned = {};
@@ -74,9 +74,9 @@ struct CacheShare {
 
 // What a tenant, who is a salt, may count on and keep; see TenantQuota.
 struct TenantShare {
-  std::string salt;
-  CacheShare floor;
-  CacheShare most;  // nothing: no limit
+  std::string salt = {};
+  CacheShare floor = {};
+  CacheShare most = {};  // nothing: no limit
 };
 
 }  // namespace kvasir

@@ -168,10 +168,6 @@ VersionLoader::~VersionLoader() {
 }
 
 absl::Status VersionLoader::Begin(VersionOrder order) {
-  if (order.warm_prefixes != 0) {
-    return absl::UnimplementedError(
-        "warm_prefix_count: this server does not warm a new version yet");
-  }
   if (busy_.exchange(true)) {
     return absl::FailedPreconditionError(
         "another version is being made; one at a time");

@@ -52,8 +52,7 @@ class VersionLoader {
   // Gives up what is under way, and waits for the thread.
   ~VersionLoader();
 
-  // FAILED_PRECONDITION while another version is being made, UNIMPLEMENTED for
-  // one that is to be warmed.
+  // FAILED_PRECONDITION while another version is being made.
   absl::Status Begin(VersionOrder order) ABSL_LOCKS_EXCLUDED(mu_);
 
  private:

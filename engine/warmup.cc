@@ -245,8 +245,7 @@ std::vector<WarmRows> Warmup::Plan(int64_t budget, int64_t spare_pieces) {
     views.push_back(
         {one.tokens, one.lease.token_count(), &one.use, version().id()});
   }
-  const std::vector<bool> waits =
-      FindPrefixWaiters(views, layout.block_tokens);
+  const std::vector<bool> waits = FindPrefixWaiters(views, layout.block_tokens);
   int64_t left = std::max<int64_t>(spare_pieces, 0);
   std::vector<WarmRows> rows;
   for (size_t i = 0; i < in_hand_.size(); ++i) {

@@ -78,8 +78,7 @@ void AddCallMetrics(const CallStats::Copy& calls, const std::string& model_name,
                   "kvasir.v1.CacheAdmin/ActivateCacheVersion"},
         std::pair{"rollback_version",
                   "kvasir.v1.CacheAdmin/RollbackCacheVersion"},
-        std::pair{"delete_version",
-                  "kvasir.v1.CacheAdmin/DeleteCacheVersion"},
+        std::pair{"delete_version", "kvasir.v1.CacheAdmin/DeleteCacheVersion"},
         std::pair{"warm", "kvasir.v1.CacheAdmin/WarmCache"}}) {
     double done = 0;
     double failed = 0;

@@ -179,9 +179,9 @@ absl::StatusOr<VersionOrder> DecodeCreateVersion(
   }
   RETURN_IF_ERROR(CheckModelPath(wire.model_path()));
   if (wire.warm_prefix_count() < 0 ||
-      wire.warm_prefix_count() > kMaxWarmPrefixes) {
+      wire.warm_prefix_count() > kMaxHottestPrefixes) {
     return absl::InvalidArgumentError(
-        absl::StrCat("warm_prefix_count: wanted 0 to ", kMaxWarmPrefixes,
+        absl::StrCat("warm_prefix_count: wanted 0 to ", kMaxHottestPrefixes,
                      ", found ", wire.warm_prefix_count()));
   }
   if (const size_t count = backend.Versions().size();

@@ -19,7 +19,7 @@ namespace kvasir {
 // Limits on what names a version. Documented in cache_admin.proto.
 inline constexpr size_t kMaxVersionLabelBytes = 128;
 inline constexpr size_t kMaxModelPathBytes = 4095;  // what Linux opens
-inline constexpr int32_t kMaxWarmPrefixes = 4096;
+inline constexpr int32_t kMaxHottestPrefixes = 4096;
 // Resident ones; each is a label of metrics.
 inline constexpr size_t kMaxResidentVersions = 16;
 

@@ -1,5 +1,6 @@
 #include "server/warm_file.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdint>
 #include <cstring>
@@ -25,7 +26,9 @@ namespace {
 class Place {
  public:
   Place(const std::string& name, const YAML::Node& node)
-      : text_(absl::StrCat(name, ":", node.Mark().line + 1, ": ")) {}
+      // An empty document has no line.
+      : text_(
+            absl::StrCat(name, ":", std::max(node.Mark().line, 0) + 1, ": ")) {}
 
   absl::Status Fault(std::string_view what) const {
     return absl::InvalidArgumentError(

@@ -30,19 +30,23 @@ void Spoil(LoopHarness& engine, const std::vector<TokenId>& prompt,
 
 int64_t Resident(LoopHarness& engine, const std::vector<TokenId>& prompt) {
   const auto version = *engine.directory().Resolve("", "");
-  const auto found = engine.cache().FindPrefix(
-      {.version = version->id(), .tokens = prompt});
+  const auto found =
+      engine.cache().FindPrefix({.version = version->id(), .tokens = prompt});
   return found.ok() ? found->block_count : 0;
 }
 
-// Serves a prompt of 7 blocks twice; the second time is a sampled hit.
-std::vector<TokenId> ServeTwice(LoopHarness& engine) {
+// Serves a prompt of 7 blocks twice; the second time is a sampled hit, of a
+// prefix whose block `spoilt` is wrong, if it is not negative.
+std::vector<TokenId> ServeTwice(LoopHarness& engine, int64_t spoilt = -1) {
   const auto prompt = RandomPrompt(1, 7 * 16 + 3);
-  for (int i = 0; i < 2; ++i) {
-    const auto sink = engine.Submit(prompt, 2);
-    engine.RunUntilIdle();
-    EXPECT_EQ(sink->ids, FakeAnswer(prompt, 2, kGreedy));
-  }
+  const auto right = FakeAnswer(prompt, 2, kGreedy);
+  const auto first = engine.Submit(prompt, 2);
+  engine.RunUntilIdle();
+  EXPECT_EQ(first->ids, right);
+  if (spoilt >= 0) Spoil(engine, prompt, spoilt);
+  const auto second = engine.Submit(prompt, 2);
+  engine.RunUntilIdle();
+  EXPECT_EQ(second->ids == right, spoilt < 0);
   return prompt;
 }
 
@@ -66,13 +70,12 @@ TEST(Canary, RecomputesAHitWhenTheEngineIsIdle) {
   EXPECT_EQ(after.prompt_tokens_computed, before.prompt_tokens_computed);
   EXPECT_EQ(after.cache.counters.recomputed_tokens, 0);
   EXPECT_EQ(engine.Blocks().pinned, 0) << "it holds nothing when it is done";
-  EXPECT_EQ(engine.Blocks().cached, before.cache.tiers[0].blocks.cached);
+  EXPECT_EQ(engine.Blocks().cached, 7);
 }
 
 TEST(Canary, AWrongBlockGoesWithAllThatIsFoundThroughIt) {
   LoopHarness engine({.hits_per_sample = 1});
-  const auto prompt = ServeTwice(engine);
-  Spoil(engine, prompt, 4);
+  const auto prompt = ServeTwice(engine, 4);
   TurnUntilChecked(engine);
   const EngineStats stats = engine.Stats();
   EXPECT_EQ(stats.canary.mismatched_blocks, 1);
@@ -87,9 +90,8 @@ TEST(Canary, AWrongBlockGoesWithAllThatIsFoundThroughIt) {
 }
 
 TEST(Canary, WhatARequestHoldsIsForgottenToo) {
-  LoopHarness engine({.hits_per_sample = 1});
-  const auto prompt = ServeTwice(engine);
-  Spoil(engine, prompt, 0);
+  LoopHarness engine({.hits_per_sample = 1, .limits = {.prefill_chunk = 16}});
+  const auto prompt = ServeTwice(engine, 0);
   const auto version = *engine.directory().Resolve("", "");
   {
     const auto held = engine.cache().OpenLease(
@@ -142,7 +144,7 @@ TEST(Canary, AHitThatIsGoneIsNoWork) {
 }
 
 TEST(Canary, AStepThatFailsIsNoVerdict) {
-  LoopHarness engine({.hits_per_sample = 1});
+  LoopHarness engine({.hits_per_sample = 1, .limits = {.prefill_chunk = 16}});
   const auto prompt = ServeTwice(engine);
   engine.runner().FailNextStep(absl::InternalError("on purpose"));
   TurnUntilChecked(engine);

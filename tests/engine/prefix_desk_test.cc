@@ -141,7 +141,8 @@ TEST_F(PrefixDeskTest, EvictsWhatIsMeantAndSaysHowMuch) {
   const std::vector<std::string> with_stranger = {id, std::string(64, '0')};
   EXPECT_TRUE(absl::IsNotFound(Desk().Evict(with_stranger, false).status()));
   EXPECT_EQ(List({}).size(), 2u);
-  EXPECT_EQ(Desk().Evict({id.substr(0, 8)}, false)->blocks, 2);
+  const std::vector<std::string> known = {id.substr(0, 8)};
+  EXPECT_EQ(Desk().Evict(known, false)->blocks, 2);
   EXPECT_EQ(List({}).size(), 1u);
   EXPECT_THAT(cache_->Violations(), IsEmpty());
 }
@@ -163,26 +164,26 @@ TEST_F(PrefixDeskTest, FlushTakesPinnedOnesAndLeavesWhatIsHeld) {
 TEST(ApplyTenantQuotas, TakesBlocksBytesAndShares) {
   const auto cache = MakeCache(SmallOptions(100));
   const int64_t block_bytes = cache->layout().BlockBytes();
-  ASSERT_TRUE(ApplyTenantQuotas({{.salt = "a", .floor = {.blocks = 7}},
-                                 {.salt = "b",
-                                  .floor = {.bytes = 5 * block_bytes + 1},
-                                  .most = {.ratio = 0.2}},
-                                 {.salt = "", .floor = {.ratio = 0.3}}},
-                                *cache)
-                  .ok());
+  const std::vector<TenantShare> tenants = {
+      {.salt = "a", .floor = {.blocks = 7}},
+      {.salt = "b",
+       .floor = {.bytes = 5 * block_bytes + 1},
+       .most = {.ratio = 0.2}},
+      {.salt = "", .floor = {.ratio = 0.3}}};
+  ASSERT_TRUE(ApplyTenantQuotas(tenants, *cache).ok());
   EXPECT_EQ(cache->KeptBlocks(100), 7 + 5 + 30);
 }
 
 TEST(ApplyTenantQuotas, NamesTheTenantThatDoesNotFit) {
   const auto cache = MakeCache(SmallOptions(100));
-  const absl::Status much =
-      ApplyTenantQuotas({{.salt = "a", .floor = {.blocks = 40}},
-                         {.salt = "b", .floor = {.blocks = 40}}},
-                        *cache);
+  const std::vector<TenantShare> two = {{.salt = "a", .floor = {.blocks = 40}},
+                                        {.salt = "b", .floor = {.blocks = 40}}};
+  const absl::Status much = ApplyTenantQuotas(two, *cache);
   EXPECT_TRUE(absl::IsResourceExhausted(much)) << much;
   EXPECT_THAT(std::string(much.message()), HasSubstr("tenant_quotas: \"b\""));
-  const absl::Status crossed = ApplyTenantQuotas(
-      {{.salt = "c", .floor = {.blocks = 20}, .most = {.ratio = 0.1}}}, *cache);
+  const std::vector<TenantShare> one = {
+      {.salt = "c", .floor = {.blocks = 20}, .most = {.ratio = 0.1}}};
+  const absl::Status crossed = ApplyTenantQuotas(one, *cache);
   EXPECT_TRUE(absl::IsInvalidArgument(crossed)) << crossed;
 }
 

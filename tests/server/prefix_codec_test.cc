@@ -143,9 +143,9 @@ TEST(FindPrefixPage, RefusesForeignTokensAndSizes) {
   const std::vector<CachedPrefix> all = {Some('1', 4), Some('3', 3)};
   const std::string token =
       FindPrefixPage(all, PrefixSort::kHits, 1, "")->next_token;
-  for (const std::string& bad :
-       {std::string("x"), token + "0", "hits.5", "hits.05." + all[0].id,
-        "hits..", "key.0." + all[0].id}) {
+  for (const std::string& bad : std::vector<std::string>{
+           "x", token + "0", "hits.5", "hits.05." + all[0].id, "hits..",
+           "key.0." + all[0].id}) {
     const absl::Status status =
         FindPrefixPage(all, PrefixSort::kHits, 1, bad).status();
     EXPECT_TRUE(absl::IsInvalidArgument(status)) << bad << ": " << status;

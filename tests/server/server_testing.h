@@ -157,7 +157,8 @@ class FakeBackend final : public GenerationBackend {
   }
   absl::StatusOr<CachedPrefix> PinPrefix(std::string_view id,
                                          absl::Duration ttl) override {
-    return Named(absl::StrCat("pin ", View(id), " for ", ttl));
+    return Named(
+        absl::StrCat("pin ", View(id), " for ", absl::FormatDuration(ttl)));
   }
   absl::StatusOr<CachedPrefix> UnpinPrefix(std::string_view id) override {
     return Named(absl::StrCat("unpin ", View(id)));

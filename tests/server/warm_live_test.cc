@@ -73,7 +73,8 @@ class WarmLiveTest : public testing::Test {
 
   int64_t ActiveLeases() {
     int64_t leases = 0;
-    for (const auto& version : live_->Stats().versions()) {
+    const v1::CacheStats stats = live_->Stats();
+    for (const auto& version : stats.versions()) {
       leases += version.lease_count();
     }
     return leases;

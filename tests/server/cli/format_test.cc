@@ -105,7 +105,8 @@ TEST(CacheReportTest, LinesUp) {
       "recomputed     0 tokens\n"
       "prefix blocks  0 findable, 0 inserted, 0 were there already\n"
       "evicted        0 for room, 0 flushed, 0 by a resize, "
-      "0 with their version\n");
+      "0 with their version, 0 by their ttl, 0 by a quota, 0 by name\n"
+      "kept           0 pins of 0 blocks, 0 blocks for tenants\n");
 }
 
 TEST(CacheWatchTest, RatesComeFromDifferences) {

@@ -86,10 +86,10 @@ TEST(DescribeEviction, SaysWhatStayed) {
   v1::EvictPrefixesResponse answer;
   answer.set_evicted_block_count(1);
   answer.set_freed_bytes(1 << 20);
-  EXPECT_EQ(DescribeEviction(answer, false), "evicted 1 block, 1.0 MiB");
+  EXPECT_EQ(DescribeEviction(answer, false), "evicted 1 block, 1 MiB");
   answer.set_kept_block_count(3);
   EXPECT_EQ(DescribeEviction(answer, true),
-            "would evict 1 block, 1.0 MiB; 3 blocks would stay, pinned or held "
+            "would evict 1 block, 1 MiB; 3 blocks would stay, pinned or held "
             "by requests");
 }
 
