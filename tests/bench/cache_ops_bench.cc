@@ -9,6 +9,7 @@
 #include "benchmark/benchmark.h"
 
 #include "cache/base/check.h"
+#include "cache/block_pool.h"
 #include "cache/kv_cache.h"
 #include "cache/memory/host_memory.h"
 
@@ -82,23 +83,51 @@ void BM_DecodeStep(benchmark::State& state) {
 }
 BENCHMARK(BM_DecodeStep)->Arg(1)->Arg(32);
 
-// A request whose prefix of 2048 tokens is cached: hashes and compares 128
-// blocks, pins them, and lets them go.
+// A request whose prefix is cached: hashes and compares its blocks, pins them,
+// and lets them go.
 void BM_LookUpCachedPrefix(benchmark::State& state) {
-  const auto cache = MakeCache(1024);
+  const int64_t prefix = state.range(0);
+  const auto cache = MakeCache(prefix / kBlockTokens + 1024);
   const VersionId version = cache->AddVersion("bench", "00");
-  const auto tokens = Tokens(0, 2049);
+  const auto tokens = Tokens(0, prefix + 1);
   {
     Lease lease = Open(*cache, version, tokens);
     Append(*cache, lease, tokens);
   }
   for (auto _ : state) {
     const Lease lease = Open(*cache, version, tokens);
-    KV_CHECK(lease.cached_token_count() == 2048);
+    KV_CHECK(lease.cached_token_count() == prefix);
   }
-  state.SetItemsProcessed(state.iterations() * 2048);
+  state.SetItemsProcessed(state.iterations() * prefix);
 }
-BENCHMARK(BM_LookUpCachedPrefix);
+BENCHMARK(BM_LookUpCachedPrefix)->Arg(2048)->Arg(32768);
+
+// A block granted and given back, which is all that a pool does for it.
+void BM_GrantAndFreeBlock(benchmark::State& state) {
+  BlockPool pool(kBlockTokens);
+  pool.Grow(state.range(0));
+  for (auto _ : state) {
+    const BlockRef block = pool.Grant(VersionId(0));
+    benchmark::DoNotOptimize(block.block());
+  }
+}
+BENCHMARK(BM_GrantAndFreeBlock)->Arg(1 << 10)->Arg(1 << 20);
+
+// What the engine copies for a scrape, with a million blocks cached.
+void BM_SnapshotOfAMillionBlocks(benchmark::State& state) {
+  constexpr int64_t kBlocks = int64_t{1} << 20;
+  constexpr int64_t kPromptBlocks = 64;
+  const auto cache = MakeCache(kBlocks);
+  const VersionId version = cache->AddVersion("bench", "00");
+  for (TokenId first = 0; first < kBlocks / kPromptBlocks; ++first) {
+    const auto tokens = Tokens(first * 100'000, kPromptBlocks * kBlockTokens);
+    Lease lease = Open(*cache, version, tokens);
+    Append(*cache, lease, tokens);
+  }
+  KV_CHECK(cache->Snapshot().tiers[0].blocks.cached == kBlocks);
+  for (auto _ : state) benchmark::DoNotOptimize(cache->Snapshot());
+}
+BENCHMARK(BM_SnapshotOfAMillionBlocks)->Unit(benchmark::kMicrosecond);
 
 // A full pool that gets prompts it has never seen: every block granted evicts
 // one. Per item: one block through its whole life.

@@ -1,0 +1,283 @@
+// What a resize costs those who are served meanwhile: clients stream without a
+// pause while the cache shrinks to half its size and grows back, over and over.
+//
+//   resize_soak --model FILE [--seconds 120] [--period 10] [--clients 4]
+//               [--cache-mib 128] [--json]
+//
+// Every answer is compared with that of a cold run; a failed request or another
+// answer ends the program with 1. Times are told, not judged.
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstdint>
+#include <fstream>
+#include <iostream>
+#include <memory>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/synchronization/notification.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+
+#include "CLI/CLI.hpp"
+#include "cache/base/check.h"
+#include "engine/engine.h"
+#include "tests/support/tiny_model.h"
+
+namespace kvasir {
+namespace {
+
+constexpr int64_t kAnswerTokens = 24;
+constexpr int64_t kSharedTokens = 160;
+constexpr int64_t kOwnTokens = 48;
+constexpr int kPrompts = 16;
+
+struct Options {
+  std::string model;
+  int64_t seconds = 120;
+  int64_t period = 10;
+  int64_t clients = 4;
+  int64_t cache_mib = 128;
+  bool json = false;
+};
+
+// Gaps between tokens of all clients, in milliseconds.
+class Gaps {
+ public:
+  void Add(double gap) {
+    const absl::MutexLock lock(&mu_);
+    gaps_.push_back(gap);
+  }
+  // And forgets them.
+  double TakeP99() {
+    const absl::MutexLock lock(&mu_);
+    if (gaps_.empty()) return 0;
+    const auto at = gaps_.begin() + static_cast<int64_t>(gaps_.size() * 0.99);
+    std::nth_element(gaps_.begin(), at, gaps_.end());
+    const double p99 = *at;
+    gaps_.clear();
+    return p99;
+  }
+
+ private:
+  absl::Mutex mu_;
+  std::vector<double> gaps_;
+};
+
+class Client final : public TokenSink {
+ public:
+  explicit Client(Gaps* gaps) : gaps_(gaps) {}
+  bool Push(TokenEvent event) override {
+    if (auto* delta = std::get_if<DeltaEvent>(&event)) {
+      const absl::Time now = absl::Now();
+      if (!ids.empty() && gaps_ != nullptr) {
+        gaps_->Add(absl::ToDoubleMilliseconds(now - last_));
+      }
+      last_ = now;
+      ids.insert(ids.end(), delta->token_ids.begin(), delta->token_ids.end());
+    } else if (auto* end = std::get_if<FinishedEvent>(&event)) {
+      status = end->status;
+      done.Notify();
+    }
+    return true;
+  }
+
+  std::vector<TokenId> ids;
+  absl::Status status;
+  absl::Notification done;
+
+ private:
+  Gaps* const gaps_;
+  absl::Time last_;
+};
+
+class ResizeWait final : public ResizeSink {
+ public:
+  bool OnProgress(const ResizeReport&) override { return true; }
+  void OnEnd(const absl::Status& status, const ResizeReport& end) override {
+    KV_CHECK(status.ok()) << status;
+    report = end;
+    done.Notify();
+  }
+  ResizeReport report;
+  absl::Notification done;
+};
+
+std::vector<TokenId> Prompt(uint64_t seed, int64_t shared, int64_t own) {
+  TestRandom common(7), random(seed);
+  std::vector<TokenId> prompt;
+  while (shared-- > 0) prompt.push_back(10 + common.Below(200));
+  while (own-- > 0) prompt.push_back(10 + random.Below(200));
+  return prompt;
+}
+
+int64_t ResidentBytes() {
+  std::ifstream statm("/proc/self/statm");
+  int64_t total = 0, resident = 0;
+  statm >> total >> resident;
+  return resident * sysconf(_SC_PAGESIZE);
+}
+
+class Soak {
+ public:
+  explicit Soak(const Options& options) : options_(options) {
+    EngineOptions engine;
+    engine.model_path = options.model;
+    engine.cache_bytes = options.cache_mib << 20;
+    engine.context_limit = 1024;
+    auto started = Engine::Start(engine);
+    KV_CHECK(started.ok()) << started.status();
+    engine_ = *std::move(started);
+    blocks_ = engine_->Stats().cache.tiers.front().blocks.total();
+    for (int i = 0; i < kPrompts; ++i) {
+      KV_CHECK(engine_->FlushCache().ok());
+      cold_.push_back(Ask(i, nullptr)->ids);
+    }
+  }
+
+  int Run() {
+    std::vector<std::thread> clients;
+    for (int64_t i = 0; i < options_.clients; ++i) {
+      clients.emplace_back([this, i] { Serve(static_cast<uint64_t>(i)); });
+    }
+    Fill();
+    (void)gaps_.TakeP99();
+    absl::SleepFor(absl::Seconds(options_.period));
+    steady_ms_ = gaps_.TakeP99();
+    const absl::Time end = absl::Now() + absl::Seconds(options_.seconds);
+    while (absl::Now() < end) {
+      Shrink();
+      absl::SleepFor(absl::Seconds(options_.period) / 2);
+      (void)Resize(blocks_);
+      absl::SleepFor(absl::Seconds(options_.period) / 2);
+      Fill();
+    }
+    resizing_ms_ = gaps_.TakeP99();
+    stop_ = true;
+    for (std::thread& client : clients) client.join();
+    Print();
+    return failed_ + different_ > 0 ? 1 : 0;
+  }
+
+ private:
+  std::shared_ptr<Client> Ask(int prompt, Gaps* gaps) {
+    return Send(Prompt(100 + prompt, kSharedTokens, kOwnTokens), kAnswerTokens,
+                gaps);
+  }
+
+  std::shared_ptr<Client> Send(std::vector<TokenId> prompt, int64_t tokens,
+                               Gaps* gaps) {
+    Request request;
+    request.id = absl::StrCat(next_++);
+    request.prompt = std::move(prompt);
+    request.sampling.temperature = 0;
+    request.stopping.max_tokens = tokens;
+    request.stopping.ignore_eos = true;
+    auto client = std::make_shared<Client>(gaps);
+    const absl::Status sent = engine_->Submit(std::move(request), client);
+    KV_CHECK(sent.ok()) << sent;
+    client->done.WaitForNotification();
+    return client;
+  }
+
+  void Serve(uint64_t seed) {
+    TestRandom random(seed);
+    while (!stop_) {
+      const int prompt = static_cast<int>(random.Below(kPrompts));
+      const auto client = Ask(prompt, &gaps_);
+      ++answers_;
+      failed_ += !client->status.ok();
+      different_ += client->status.ok() && client->ids != cold_[prompt];
+    }
+  }
+
+  // Until the pool's memory is touched, as in a daemon that has run a while.
+  void Fill() {
+    while (engine_->Stats().cache.tiers.front().blocks.free > blocks_ / 50) {
+      (void)Send(Prompt(1000 + fills_++, 0, 480), 1, nullptr);
+    }
+  }
+
+  std::shared_ptr<ResizeWait> Resize(int64_t blocks) {
+    auto wait = std::make_shared<ResizeWait>();
+    ResizeOrder order;
+    order.target_blocks = blocks;
+    order.sink = wait;
+    KV_CHECK(engine_->ResizeCache(std::move(order)).ok());
+    wait->done.WaitForNotification();
+    return wait;
+  }
+
+  void Shrink() {
+    const int64_t before = ResidentBytes();
+    const absl::Time begin = absl::Now();
+    const auto wait = Resize(blocks_ / 2);
+    const int64_t asked = (blocks_ - blocks_ / 2) * wait->report.block_bytes;
+    slowest_shrink_ms_ = std::max(
+        slowest_shrink_ms_, absl::ToDoubleMilliseconds(absl::Now() - begin));
+    least_returned_ = std::min(least_returned_,
+                               static_cast<double>(before - ResidentBytes()) /
+                                   static_cast<double>(asked));
+    ++shrinks_;
+  }
+
+  void Print() const {
+    if (options_.json) {
+      std::cout << absl::StrFormat(
+          "{\"answers\": %d, \"failed\": %d, \"different\": %d, \"shrinks\": "
+          "%d, \"least_returned\": %.4f, \"slowest_shrink_ms\": %.1f, "
+          "\"gap_p99_ms_steady\": %.2f, \"gap_p99_ms_resizing\": %.2f}\n",
+          answers_.load(), failed_.load(), different_.load(), shrinks_,
+          least_returned_, slowest_shrink_ms_, steady_ms_, resizing_ms_);
+      return;
+    }
+    std::cout << absl::StrFormat(
+        "answers         %d, %d failed, %d unlike the cold run\n"
+        "shrinks         %d to half, slowest %.1f ms\n"
+        "memory back     %.1f %% of what was asked, at the least\n"
+        "token gap p99   %.2f ms steady, %.2f ms while resizing (%.2fx)\n",
+        answers_.load(), failed_.load(), different_.load(), shrinks_,
+        slowest_shrink_ms_, 100 * least_returned_, steady_ms_, resizing_ms_,
+        steady_ms_ > 0 ? resizing_ms_ / steady_ms_ : 0);
+  }
+
+  const Options options_;
+  std::unique_ptr<Engine> engine_;
+  int64_t blocks_ = 0;
+  std::vector<std::vector<TokenId>> cold_;  // answers, by prompt
+  std::atomic<int64_t> next_{0};
+  std::atomic<bool> stop_{false};
+  std::atomic<int64_t> answers_{0}, failed_{0}, different_{0};
+  Gaps gaps_;
+  uint64_t fills_ = 0;
+  int64_t shrinks_ = 0;
+  double least_returned_ = 1;
+  double slowest_shrink_ms_ = 0;
+  double steady_ms_ = 0;
+  double resizing_ms_ = 0;
+};
+
+}  // namespace
+}  // namespace kvasir
+
+int main(int argc, char** argv) {
+  kvasir::Options options;
+  CLI::App app("Resizes the cache under load and compares every answer");
+  app.add_option("--model", options.model, "GGUF file")->required();
+  app.add_option("--seconds", options.seconds)->check(CLI::Range(1, 86400));
+  app.add_option("--period", options.period)->check(CLI::Range(1, 3600));
+  app.add_option("--clients", options.clients)->check(CLI::Range(1, 64));
+  app.add_option("--cache-mib", options.cache_mib)
+      ->check(CLI::Range(16, 65536));
+  app.add_flag("--json", options.json);
+  CLI11_PARSE(app, argc, argv);
+  return kvasir::Soak(options).Run();
+}
