@@ -58,9 +58,13 @@ VersionId CacheCore::AddVersion(std::string_view label,
 }
 
 absl::Status CacheCore::MoveVersion(VersionId id, VersionState to) {
+  const bool was_superseded = to == VersionState::kServing &&
+                              versions_.CheckOpen(id, LeasePurpose::kHeld).ok();
   RETURN_IF_ERROR(versions_.Move(id, to));
   prefixes_.book().SetSuperseded(id, to == VersionState::kDraining);
-  if (to == VersionState::kServing) prefixes_.UnpinExcess(id);
+  if (was_superseded) {
+    prefixes_.UnpinExcess(id, MostPinnedBlocks(prefixes_, MostLeaseBlocks()));
+  }
   if (to == VersionState::kRetired) {
     prefixes_.DropVersion(id);
     hot_prefixes_.erase(id);
@@ -84,6 +88,7 @@ absl::StatusOr<std::unique_ptr<LeaseState>> CacheCore::OpenLease(
   lease->resumed = request.resumed;
   lease->recompute_tokens = request.recompute_tokens;
   lease->retention = request.retention;
+  lease->most_tokens = request.most_tokens;
   lease->open_tokens.reserve(block_tokens_);
   lease->list_index = leases_.size();
   leases_.push_back(lease.get());
@@ -145,6 +150,15 @@ std::vector<HotPrefix> CacheCore::HottestPrefixes(VersionId id,
   return it->second.Top(count);
 }
 
+int64_t CacheCore::PinnedPrefixBlocks(const LeaseState& lease) const {
+  int64_t count = 0;
+  while (count < lease.table.size() && IsFindable(lease, count + 1) &&
+         prefixes_.book().Pinned(lease.table.ids()[count])) {
+    ++count;
+  }
+  return count;
+}
+
 int64_t CacheCore::CountSharedBlocks(const LeaseRequest& request) {
   if (!options_.prefix_caching || !request.read_cache ||
       !versions_.CheckOpen(request.version, request.purpose).ok()) {
@@ -160,7 +174,11 @@ int64_t CacheCore::CountSharedBlocks(const LeaseRequest& request) {
         request.tokens.subspan(count * block_tokens_, block_tokens_);
     identity.key = hasher_.Key(parent_key, *identity.scope, identity.tokens);
     const BlockId block = prefixes_.Peek(identity);
-    if (!block.valid() || pool_.state(block) != BlockState::kPinned) break;
+    // What operators have pinned is not for anybody else either.
+    if (!block.valid() || (pool_.state(block) != BlockState::kPinned &&
+                           !prefixes_.book().Pinned(block))) {
+      break;
+    }
     identity.parent = block;
     parent_key = &prefixes_.index().At(block).key;
   }
@@ -460,7 +478,7 @@ int64_t CacheCore::AppendCached(LeaseState& lease,
                    tokens.subspan(lease.token_count, block_tokens_));
     BlockRef block = prefixes_.Find(identity);
     if (!block.held()) break;
-    prefixes_.RecordHit(block.block());
+    if (!lease.resumed) prefixes_.RecordHit(block.block());
     lease.table.Append(std::move(block));
     lease.token_count += block_tokens_;
   }

@@ -1,6 +1,7 @@
 #ifndef KVASIR_CACHE_CACHE_CORE_H_
 #define KVASIR_CACHE_CACHE_CORE_H_
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <memory>
@@ -63,7 +64,16 @@ class CacheCore {
   ResizeProgress resize() const { return resizer_.progress(); }
   CapacityView Capacity() const;
   const RetentionBook& book() const { return prefixes_.book(); }
-  PrefixAdmin Admin() { return {pool_, prefixes_}; }
+  PrefixAdmin Admin() { return {pool_, prefixes_, MostLeaseBlocks()}; }
+  int64_t PinnedPrefixBlocks(const LeaseState& lease) const;
+  // Most blocks that one of the leases can come to.
+  int64_t MostLeaseBlocks() const {
+    int64_t most = 0;
+    for (const LeaseState* lease : leases_) {
+      most = std::max(most, layout().BlocksFor(lease->most_tokens));
+    }
+    return most;
+  }
   absl::Status SetTenantQuota(std::string_view salt, const TenantQuota& quota);
   void SetVersionQuota(VersionId version, int64_t blocks);
   BlockId FindTokens(const LeaseRequest& request);

@@ -30,21 +30,28 @@ void EvictionGroups::Remove(BlockId block) {
 BlockId EvictionGroups::First(
     absl::FunctionRef<EvictionStanding(const EvictionGroupKey&)> standing,
     const RankOf* rank_of) {
-  EvictionOrder* best = nullptr;
-  int64_t best_standing = 0;
-  for (const std::unique_ptr<Group>& group : groups_) {
-    if (group->order.size() == 0) continue;
-    const EvictionStanding own = standing(group->key);
-    if (!own.has_value() || (best != nullptr && *own > best_standing)) continue;
-    if (rank_of != nullptr) group->order.Refresh(*rank_of);
-    if (best == nullptr || *own < best_standing ||
-        EvictionOrder::ComesBefore(group->order.FirstPlace(),
-                                   best->FirstPlace())) {
-      best = &group->order;
-      best_standing = *own;
+  std::optional<int64_t> lowest;
+  standings_.assign(groups_.size(), std::nullopt);
+  for (size_t i = 0; i < groups_.size(); ++i) {
+    if (groups_[i]->order.size() == 0) continue;
+    standings_[i] = standing(groups_[i]->key);
+    if (standings_[i].has_value() &&
+        standings_[i] < lowest.value_or(*standings_[i] + 1)) {
+      lowest = standings_[i];
     }
   }
-  return best == nullptr ? BlockId() : best->First();
+  if (!lowest.has_value()) return BlockId();
+  EvictionOrder* best = nullptr;
+  for (size_t i = 0; i < groups_.size(); ++i) {
+    if (standings_[i] != lowest) continue;
+    EvictionOrder& order = groups_[i]->order;
+    if (rank_of != nullptr) order.Refresh(*rank_of);
+    if (best == nullptr ||
+        EvictionOrder::ComesBefore(order.FirstPlace(), best->FirstPlace())) {
+      best = &order;
+    }
+  }
+  return best->First();
 }
 
 void EvictionGroups::Clear() {

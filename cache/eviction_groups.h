@@ -70,6 +70,7 @@ class EvictionGroups {
   std::vector<std::unique_ptr<Group>> groups_;
   std::vector<int32_t> slots_;  // in groups_, by block id
   int64_t size_ = 0;
+  std::vector<EvictionStanding> standings_;  // of groups_, within First()
 };
 
 }  // namespace kvasir

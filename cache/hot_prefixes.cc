@@ -62,7 +62,7 @@ std::vector<HotPrefix> HotPrefixes::Top(size_t count) const {
   top.reserve(taken);
   for (size_t i = 0; i < taken; ++i) {
     const Entry& entry = entries_[order[i]];
-    top.push_back({entry.tokens, entry.salt, own(order[i])});
+    top.push_back({entry.key, entry.tokens, entry.salt, own(order[i])});
   }
   return top;
 }

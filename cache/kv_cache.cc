@@ -127,6 +127,17 @@ int64_t KvCache::PinnedPrefixBlocks() const {
   return core_->book().pinned_blocks();
 }
 
+int64_t KvCache::KeptBlocksAtRest(int64_t total) const {
+  KV_DCHECK(core_->OnEngineThread());
+  return core_->book().KeptBlocksAtRest(total);
+}
+
+int64_t KvCache::PinnedPrefixBlocks(const Lease& lease) const {
+  KV_DCHECK(core_->OnEngineThread());
+  KV_CHECK(lease.held());
+  return core_->PinnedPrefixBlocks(*lease.state_);
+}
+
 int64_t KvCache::PiecesNeeded(const Lease& lease, int64_t token_count) const {
   KV_DCHECK(core_->OnEngineThread());
   KV_CHECK(lease.held() && token_count >= 0) << token_count;

@@ -32,6 +32,9 @@ struct LeaseRequest {
   VersionId version;
   // Decides in which of the version's states this lease may be opened.
   LeasePurpose purpose = LeasePurpose::kNew;
+  // Most tokens that the sequence can come to; what pins keep always leaves
+  // room for them. 0: not known.
+  int64_t most_tokens = 0;
   // The known tokens: the prompt, or prompt and output of a resumed sequence.
   // At most all but the last are looked up, since the last one's logits have
   // to be computed in any case.
@@ -143,6 +146,10 @@ class KvCache {
   int64_t KeptBlocks(int64_t total) const;
   // Blocks that pins keep, whatever the total.
   int64_t PinnedPrefixBlocks() const;
+  // Of that many blocks, those that pins and floors keep and no lease holds.
+  int64_t KeptBlocksAtRest(int64_t total) const;
+  // Leading blocks of a lease that pins keep: what it need not be given again.
+  int64_t PinnedPrefixBlocks(const Lease& lease) const;
 
   // Pieces that appending `token_count` tokens to the lease would take.
   int64_t PiecesNeeded(const Lease& lease, int64_t token_count) const;

@@ -37,6 +37,7 @@ struct LeaseState {
   bool resumed = false;
   int64_t recompute_tokens = 0;
   std::optional<Retention> retention;
+  int64_t most_tokens = 0;  // that the sequence can come to
 
   // Blocks of `token_count` tokens, then those granted to a live reservation.
   // If blocks come in pieces, an open one is in `tail`, unless the live

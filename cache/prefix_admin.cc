@@ -22,6 +22,13 @@ std::string Hex(const BlockKey& key) {
 
 }  // namespace
 
+int64_t MostPinnedBlocks(const PrefixCache& prefixes,
+                         int64_t most_lease_blocks) {
+  const RetentionBook& book = prefixes.book();
+  return std::max<int64_t>(
+      std::min(book.max_pinned_blocks(), book.limit() - most_lease_blocks), 0);
+}
+
 std::vector<PrefixInfo> PrefixAdmin::List(const PrefixFilter& filter) const {
   std::vector<PrefixInfo> infos;
   for (const BlockId block : prefixes_.index().Blocks()) {
@@ -46,12 +53,12 @@ absl::StatusOr<PrefixInfo> PrefixAdmin::Pin(const BlockKey& key,
   ASSIGN_OR_RETURN(const BlockId block, BlockOf(key));
   const int64_t added = prefixes_.CountUnpinnedPath(block);
   const int64_t pinned = prefixes_.book().pinned_blocks();
-  const int64_t most = prefixes_.book().max_pinned_blocks();
+  const int64_t most = MostPinnedBlocks(prefixes_, most_lease_blocks_);
   if (added > 0 && pinned + added > most) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat("wanted at most ", most, " blocks (", kMaxKeptPercent,
-                     " % of the cache) kept by pins, found ", pinned, " and ",
-                     added, " of this prefix"));
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "wanted at most ", most, " blocks kept by pins (", kMaxKeptPercent,
+        " % of the cache, less if a running request needs more), found ",
+        pinned, " and ", added, " of this prefix"));
   }
   prefixes_.Pin(block, until);
   return InfoOf(block);
@@ -69,7 +76,9 @@ PrefixEviction PrefixAdmin::Evict(const PrefixFilter& filter, bool dry_run) {
   for (const BlockId block : prefixes_.index().Blocks()) {
     if (Matches(block, filter)) meant.push_back(block);
   }
-  return Drop(std::move(meant), filter.pinned.value_or(false), dry_run);
+  const bool pinned_too = filter.pinned.value_or(false);
+  return Drop(
+      std::move(meant), [pinned_too](BlockId) { return pinned_too; }, dry_run);
 }
 
 absl::StatusOr<PrefixEviction> PrefixAdmin::Evict(
@@ -98,7 +107,9 @@ absl::StatusOr<PrefixEviction> PrefixAdmin::Evict(
       before = prefixes_.index().At(before).parent;
     }
   }
-  return Drop({meant.begin(), meant.end()}, true, dry_run);
+  return Drop(
+      {meant.begin(), meant.end()},
+      [&named](BlockId block) { return named.contains(block); }, dry_run);
 }
 
 absl::StatusOr<BlockId> PrefixAdmin::BlockOf(const BlockKey& key) const {
@@ -142,7 +153,8 @@ bool PrefixAdmin::Matches(BlockId block, const PrefixFilter& filter) const {
 
 // From the ends of prefixes on, each block once all that is found through it
 // has gone.
-PrefixEviction PrefixAdmin::Drop(std::vector<BlockId> meant, bool pinned_too,
+PrefixEviction PrefixAdmin::Drop(std::vector<BlockId> meant,
+                                 absl::FunctionRef<bool(BlockId)> pinned_too,
                                  bool dry_run) {
   std::sort(meant.begin(), meant.end(), [&](BlockId a, BlockId b) {
     const int64_t depth_a = prefixes_.index().At(a).depth;
@@ -156,7 +168,7 @@ PrefixEviction PrefixAdmin::Drop(std::vector<BlockId> meant, bool pinned_too,
     const int64_t children =
         entry.child_count - (dry_run ? gone_children[block] : 0);
     if (children > 0 || pool_.state(block) != BlockState::kCached ||
-        (prefixes_.Pinned(block) && !pinned_too)) {
+        (prefixes_.Pinned(block) && !pinned_too(block))) {
       ++eviction.kept_blocks;
       continue;
     }

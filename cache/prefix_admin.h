@@ -1,8 +1,10 @@
 #ifndef KVASIR_CACHE_PREFIX_ADMIN_H_
 #define KVASIR_CACHE_PREFIX_ADMIN_H_
 
+#include <cstdint>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
@@ -20,8 +22,12 @@ namespace kvasir {
 // each call walks the index at most a few times.
 class PrefixAdmin {
  public:
-  PrefixAdmin(const BlockPool& pool, PrefixCache& prefixes)
-      : pool_(pool), prefixes_(prefixes) {}
+  // `most_lease_blocks`: what the largest lease can come to.
+  PrefixAdmin(const BlockPool& pool, PrefixCache& prefixes,
+              int64_t most_lease_blocks)
+      : pool_(pool),
+        prefixes_(prefixes),
+        most_lease_blocks_(most_lease_blocks) {}
 
   // The longest ones: those with no block after them, and the pinned ones; in
   // the order of their keys.
@@ -30,8 +36,7 @@ class PrefixAdmin {
   // NOT_FOUND for a key that no findable block has.
   absl::StatusOr<PrefixInfo> Find(const BlockKey& key) const;
 
-  // RESOURCE_EXHAUSTED if pins would keep more than kMaxKeptPercent of
-  // the blocks.
+  // RESOURCE_EXHAUSTED if pins would keep more than MostPinnedBlocks().
   absl::StatusOr<PrefixInfo> Pin(const BlockKey& key, absl::Duration until);
   // FAILED_PRECONDITION if it is not pinned.
   absl::StatusOr<PrefixInfo> Unpin(const BlockKey& key);
@@ -48,12 +53,19 @@ class PrefixAdmin {
  private:
   absl::StatusOr<BlockId> BlockOf(const BlockKey& key) const;
   bool Matches(BlockId block, const PrefixFilter& filter) const;
-  PrefixEviction Drop(std::vector<BlockId> meant, bool pinned_too,
+  PrefixEviction Drop(std::vector<BlockId> meant,
+                      absl::FunctionRef<bool(BlockId)> pinned_too,
                       bool dry_run);
 
   const BlockPool& pool_;
   PrefixCache& prefixes_;
+  const int64_t most_lease_blocks_;
 };
+
+// Most blocks that pins may keep: kMaxKeptPercent of them, and no more than
+// leaves room for the largest lease to come to its end.
+int64_t MostPinnedBlocks(const PrefixCache& prefixes,
+                         int64_t most_lease_blocks);
 
 }  // namespace kvasir
 

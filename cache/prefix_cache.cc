@@ -135,19 +135,16 @@ void PrefixCache::Advance(absl::Duration now, int64_t limit) {
   if (next_pin_end_ <= now) EndPins();
   int64_t freed = 0;
   while (freed < limit) {
-    BlockId block = book_.TakeExpired();
+    const BlockId block = book_.TakeExpired();
     if (!block.valid()) break;
-    // Then those before it that waited for it.
-    while (groups_.Contains(block) && book_.Of(block).expired &&
-           !Pinned(block)) {
-      const BlockId parent = index_.At(block).parent;
+    // What others are found through, or a pin keeps, goes when it can.
+    if (!groups_.Contains(block)) continue;
+    if (Pinned(block)) {
+      Regroup(block);
+    } else {
       Evict(block, EvictionCause::kTtl);
       ++freed;
-      if (!IsLeafAtRest(parent)) break;
-      block = parent;
     }
-    // What has to stay for now stands among the first to go.
-    if (groups_.Contains(block)) Regroup(block);
   }
 }
 
@@ -163,13 +160,13 @@ void PrefixCache::EndPins() {
   }
 }
 
-void PrefixCache::UnpinExcess(VersionId version) {
+void PrefixCache::UnpinExcess(VersionId version, int64_t most) {
   std::vector<BlockId> blocks;
   for (const auto& [block, until] : pins_) {
     if (pool_.owner(block) == version) blocks.push_back(block);
   }
   std::sort(blocks.begin(), blocks.end());
-  while (!blocks.empty() && book_.pinned_blocks() > book_.max_pinned_blocks()) {
+  while (!blocks.empty() && book_.pinned_blocks() > most) {
     Unpin(blocks.back());
     blocks.pop_back();
   }
@@ -288,6 +285,7 @@ BlockFacts PrefixCache::FactsOf(BlockId block) const {
 }
 
 void PrefixCache::MakeEvictable(BlockId block) {
+  if (book_.Of(block).expired && !Pinned(block)) book_.ExpireAgain(block);
   const BlockFacts facts = FactsOf(block);
   groups_.Insert(book_.GroupOf(block), {.rank = policy_->RankOf(facts, tick_),
                                         .depth = facts.depth,

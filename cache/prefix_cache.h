@@ -47,7 +47,9 @@ class PrefixCache {
   BlockRef Find(const BlockIdentity& identity);
 
   // The block with that identity, left as it is; invalid if there is none.
-  BlockId Peek(const BlockIdentity& identity) { return index_.Find(identity); }
+  BlockId Peek(const BlockIdentity& identity) const {
+    return index_.Peek(identity);
+  }
 
   // Makes the full block of `own` findable. The identity must be new, its
   // parent findable and pinned by the caller.
@@ -86,8 +88,9 @@ class PrefixCache {
   void Pin(BlockId block, absl::Duration until);
   // False if it is not pinned.
   bool Unpin(BlockId block);
-  // Ends pins of a version that has come back, as long as pins keep too much.
-  void UnpinExcess(VersionId version);
+  // Ends pins of a version that has come back, as long as pins keep more than
+  // `most` blocks.
+  void UnpinExcess(VersionId version, int64_t most);
   bool Pinned(BlockId block) const { return pins_.contains(block); }
   absl::Duration PinnedUntil(BlockId block) const { return pins_.at(block); }
   int64_t pin_count() const { return static_cast<int64_t>(pins_.size()); }

@@ -27,6 +27,15 @@ BlockId PrefixIndex::Find(const BlockIdentity& identity) {
   return BlockId();
 }
 
+BlockId PrefixIndex::Peek(const BlockIdentity& identity) const {
+  const auto head = heads_.find(HashOf(identity.key));
+  BlockId block = head == heads_.end() ? BlockId() : head->second;
+  while (block.valid() && !Holds(block, identity)) {
+    block = entries_[block.value()].next;
+  }
+  return block;
+}
+
 BlockId PrefixIndex::FindKey(const BlockKey& key) const {
   const auto head = heads_.find(HashOf(key));
   BlockId block = head == heads_.end() ? BlockId() : head->second;

@@ -44,6 +44,9 @@ class PrefixIndex {
   // it rejects.
   BlockId Find(const BlockIdentity& identity);
 
+  // The same without counting, for those who only want to know.
+  BlockId Peek(const BlockIdentity& identity) const;
+
   // The block with that key, or an invalid id. For those who name a prefix by
   // it; a lease goes by Find().
   BlockId FindKey(const BlockKey& key) const;

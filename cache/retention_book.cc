@@ -21,6 +21,9 @@ constexpr int64_t kPinnedAfter = 500;
 // Of a block whose time to live is over while others are found through it.
 constexpr int32_t kExpiredPriority = kMinRetentionPriority - 1;
 
+// Notes of times to live that are kept whatever the number of blocks.
+constexpr size_t kMinExpiries = 1024;
+
 // From a second to a day.
 std::vector<double> AgeBounds() {
   return {1,   2.5,  5,    10,   30,    60,    120,  300,
@@ -66,8 +69,26 @@ void RetentionBook::Rest(BlockId block) {
   Count(record, 1);
   record.expires = now_ + record.wish.ttl;
   if (record.expires < absl::InfiniteDuration()) {
-    expiries_.push({record.expires, block});
+    PushExpiry(block, record.expires);
   }
+}
+
+// Whoever asks for a prefix often leaves a note each time; those that mean
+// nothing any more are thrown out before they are the most.
+void RetentionBook::PushExpiry(BlockId block, absl::Duration at) {
+  if (expiries_.size() > 2 * records_.size() + kMinExpiries) {
+    std::vector<Expiry> live;
+    for (size_t i = 0; i < records_.size(); ++i) {
+      const std::optional<BlockRetention>& record = records_[i];
+      if (record.has_value() && record->at_rest && !record->expired &&
+          record->expires < absl::InfiniteDuration()) {
+        live.push_back(
+            {record->expires, BlockId(static_cast<BlockId::Value>(i))});
+      }
+    }
+    expiries_ = decltype(expiries_)(std::greater<>(), std::move(live));
+  }
+  expiries_.push({at, block});
 }
 
 void RetentionBook::Hold(BlockId block) {
@@ -97,7 +118,7 @@ void RetentionBook::Relocate(BlockId from, BlockId to) {
   KV_CHECK(!records_[index].has_value()) << "block " << to;
   records_[index] = record;
   if (record.at_rest && record.expires < absl::InfiniteDuration()) {
-    expiries_.push({record.expires, to});
+    PushExpiry(to, record.expires);
   }
 }
 
@@ -211,6 +232,12 @@ BlockId RetentionBook::TakeExpired() {
   return BlockId();
 }
 
+void RetentionBook::ExpireAgain(BlockId block) {
+  BlockRetention& record = At(block);
+  record.expired = false;
+  PushExpiry(block, record.expires);
+}
+
 const BlockRetention& RetentionBook::Of(BlockId block) const {
   const size_t index = static_cast<size_t>(block.value());
   KV_CHECK(block.valid() && index < records_.size() &&
@@ -239,6 +266,11 @@ EvictionStanding RetentionBook::StandingOf(
     if (tenant.blocks <= FloorOf(tenant)) return std::nullopt;
   }
   return (OverQuota(group) ? kOverQuota : kOrdinary) + within;
+}
+
+bool RetentionBook::Pinned(BlockId block) const {
+  const BlockRetention& record = Of(block);
+  return record.pins_below > 0 && !versions_[record.version.value()].superseded;
 }
 
 bool RetentionBook::OverQuota(const EvictionGroupKey& group) const {
@@ -273,6 +305,15 @@ int64_t RetentionBook::pinned_blocks() const {
 int64_t RetentionBook::KeptBlocks(int64_t total) const {
   const int64_t pinned = pinned_blocks();
   return pinned + std::min(WantedFloors(), FloorRoom(total, pinned));
+}
+
+int64_t RetentionBook::KeptBlocksAtRest(int64_t total) const {
+  int64_t pinned = 0;
+  for (const Version& version : versions_) {
+    if (!version.superseded) pinned += version.pinned_at_rest;
+  }
+  const int64_t floors = protected_blocks() - pinned;
+  return pinned + std::min(floors, FloorRoom(total, pinned_blocks()));
 }
 
 int64_t RetentionBook::FloorOf(const Tenant& tenant) const {

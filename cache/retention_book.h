@@ -75,6 +75,7 @@ class RetentionBook {
 
   // Blocks that there are, of which pins and floors may keep kMaxKeptPercent.
   void SetLimit(int64_t blocks) { limit_ = blocks; }
+  int64_t limit() const { return limit_; }
 
   // Superseded: the version's blocks go before those of all others, pinned or
   // not.
@@ -87,6 +88,8 @@ class RetentionBook {
   // A block at rest whose time to live is over; it is told once. Invalid if
   // there is none.
   BlockId TakeExpired();
+  // The block could not go when it was told; it can now.
+  void ExpireAgain(BlockId block);
   // When TakeExpired() may next have one, or earlier.
   absl::Duration next_expiry() const {
     return expiries_.empty() ? absl::InfiniteDuration() : expiries_.top().at;
@@ -97,6 +100,9 @@ class RetentionBook {
   const BlockRetention& Of(BlockId block) const;
   EvictionGroupKey GroupOf(BlockId block) const;
   EvictionStanding StandingOf(const EvictionGroupKey& group) const;
+
+  // Whether a pin on it or below keeps the block whatever room is needed.
+  bool Pinned(BlockId block) const;
 
   // Whether the group's tenant or version keeps more than its quota.
   bool OverQuota(const EvictionGroupKey& group) const;
@@ -109,6 +115,8 @@ class RetentionBook {
   // Those, and what floors would keep of `total` blocks: no request may count
   // on them.
   int64_t KeptBlocks(int64_t total) const;
+  // Of them, those that no lease holds.
+  int64_t KeptBlocksAtRest(int64_t total) const;
   // Most that pinned_blocks() may come to.
   int64_t max_pinned_blocks() const { return limit_ * kMaxKeptPercent / 100; }
 
@@ -149,6 +157,7 @@ class RetentionBook {
   BlockRetention& At(BlockId block);
   Version& VersionOf(VersionId id);
   void Count(const BlockRetention& record, int64_t sign);
+  void PushExpiry(BlockId block, absl::Duration at);
   int64_t FloorOf(const Tenant& tenant) const;
   int64_t WantedFloors() const;
   void CountEviction(const BlockRetention& record, EvictionCause cause);
@@ -161,7 +170,8 @@ class RetentionBook {
   std::vector<Tenant> tenants_;                         // by TenantIndex
   absl::flat_hash_map<std::string, TenantIndex> tenant_of_salt_;
   std::vector<Version> versions_;  // by VersionId
-  // May name blocks that are gone or have another time since.
+  // May name blocks that are gone or have another time since, but not many
+  // more than there are blocks.
   std::priority_queue<Expiry, std::vector<Expiry>, std::greater<>> expiries_;
 };
 

@@ -1,6 +1,7 @@
 #ifndef KVASIR_CACHE_SNAPSHOT_H_
 #define KVASIR_CACHE_SNAPSHOT_H_
 
+#include <array>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -126,6 +127,7 @@ struct CacheCounters {
 
 // A prefix that requests come back to, in whole blocks. Plain value.
 struct HotPrefix {
+  std::array<uint8_t, 32> key{};  // BlockKey of its last block
   std::vector<TokenId> tokens;
   std::string salt;
   // Requests whose longest found prefix this was: at least so many, older ones

@@ -11,6 +11,13 @@
 
 namespace kvasir {
 
+namespace {
+
+// Of a full cache, a check may evict one block in so many.
+constexpr int64_t kMostShare = 32;
+
+}  // namespace
+
 Canary::Canary(KvCache* cache, const VersionKeeper* versions, int64_t chunk)
     : cache_(cache), versions_(versions), chunk_(chunk) {}
 
@@ -50,8 +57,7 @@ bool Canary::Begin() {
   absl::StatusOr<Lease> computed = cache_->OpenLease(request);
   const bool there =
       cached.ok() && computed.ok() && versions_->Find(sample->version) &&
-      cached->token_count() > 0 &&
-      cached->block_count() <= cache_->Capacity().available_blocks();
+      cached->token_count() > 0 && FitsBeside(cached->block_count());
   if (!there) {
     ++counts_.skipped_prefixes;
     return true;
@@ -61,11 +67,25 @@ bool Canary::Begin() {
   return true;
 }
 
+// A check must not cost much of what it is for.
+bool Canary::FitsBeside(int64_t blocks) const {
+  const CapacityView capacity = cache_->Capacity();
+  const int64_t free = capacity.free_pieces / capacity.pieces_per_block;
+  return blocks <= std::max(free, capacity.total_blocks / kMostShare) &&
+         blocks <= capacity.available_blocks();
+}
+
 void Canary::Compute() {
   const int64_t first = check_->computed.token_count();
   const int64_t left = check_->cached.token_count() - first;
   const auto tokens = absl::MakeConstSpan(check_->sample.tokens)
                           .subspan(first, std::min(chunk_, left));
+  // Floors and pins may have taken the room that was there at first.
+  if (cache_->PiecesNeeded(check_->computed,
+                           static_cast<int64_t>(tokens.size())) >
+      cache_->Capacity().available_pieces()) {
+    return GiveWay();
+  }
   const LeaseGrowth growth{&check_->computed, tokens};
   Reservation reservation = cache_->Reserve({&growth, 1});
   const StepRows rows{

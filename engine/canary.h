@@ -40,6 +40,7 @@ class Canary {
   };
 
   bool Begin();
+  bool FitsBeside(int64_t blocks) const;
   void Compute();
   void Judge();
 

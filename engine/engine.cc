@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
@@ -182,7 +183,8 @@ void Engine::Impl::StartThread(const EngineOptions& options) {
       EngineLoop::Settings{.limits = {.token_budget = options.token_budget,
                                       .prefill_chunk = options.prefill_chunk,
                                       .max_sequences = options.max_sequences},
-                           .prefix_caching = options.prefix_caching});
+                           .prefix_caching = options.prefix_caching,
+                           .eviction_policy = options.eviction_policy});
   thread = std::thread([this] { loop->Run(); });
 }
 
@@ -196,10 +198,12 @@ auto Engine::Impl::BetweenSteps(Work work)
     absl::Notification done;
   };
   auto ticket = std::make_shared<Ticket>();
-  RETURN_IF_ERROR(inbox.Post(
-      [ticket, work = std::move(work)](KvCache& cache, VersionKeeper& keeper) {
+  // Told when the command goes, which is after its numbers are published.
+  auto told = absl::MakeCleanup([ticket] { ticket->done.Notify(); });
+  RETURN_IF_ERROR(
+      inbox.Post([ticket, work = std::move(work), told = std::move(told)](
+                     KvCache& cache, VersionKeeper& keeper) {
         ticket->result = work(cache, keeper);
-        ticket->done.Notify();
       }));
   ticket->done.WaitForNotification();
   return std::move(ticket->result);

@@ -16,6 +16,7 @@
 #include "absl/types/span.h"
 
 #include "cache/base/check.h"
+#include "engine/prefix_order.h"
 
 namespace kvasir {
 namespace {
@@ -116,6 +117,7 @@ EngineLoop::EngineLoop(const Parts& parts, Settings settings)
       warmup_(parts.cache, parts.versions, parts.clock),
       canary_(parts.cache, parts.versions, settings_.limits.prefill_chunk),
       departures_(parts.inbox, &recorder_) {
+  recorder_.stats().eviction_policy = settings_.eviction_policy;
   Publish();
 }
 
@@ -147,6 +149,9 @@ bool EngineLoop::Turn() {
   if (stopping_) return false;
   if (Busy()) canary_.GiveWay();
   EndUnwanted();
+  // A resize takes what a warm-up holds before it takes from requests.
+  while (resize_.active() && warmup_.GiveWay()) {
+  }
   parts_.versions->RetireUnheld();
   parts_.cache->Advance(parts_.clock->Now());
   ContinueResize();
@@ -184,8 +189,15 @@ bool EngineLoop::NumbersAreOld() const {
 
 void EngineLoop::ReadMail() {
   Mail mail = parts_.inbox->Take();
+  // What an operator does may take its room, or its blocks.
+  if (!mail.commands.empty()) canary_.GiveWay();
   for (EngineCommand& command : mail.commands) {
     command(*parts_.cache, *parts_.versions);
+  }
+  if (!mail.commands.empty()) {
+    // Whoever waits for them is told when they go: with the numbers out.
+    Publish();
+    mail.commands.clear();
   }
   for (Submission& submission : mail.submissions) {
     const int64_t context = submission.request.version->max_context();
@@ -222,7 +234,7 @@ void EngineLoop::ContinueWarmup() {
   if (resize_.active()) {
     while (warmup_.GiveWay()) {
     }
-  } else if (warmup_.active() && !roster_.AnyPrefill()) {
+  } else if (warmup_.active() && MayWarm()) {
     const CapacityView capacity = parts_.cache->Capacity();
     room = {.spare_pieces = scheduler_.SparePieces(
                 roster_.View(capacity, /*share_prefixes=*/false, {})),
@@ -232,6 +244,10 @@ void EngineLoop::ContinueWarmup() {
   }
   warmup_.Continue(room);
   TellWarmupEnds();
+}
+
+bool EngineLoop::MayWarm() const {
+  return !roster_.AnyPrefill() || steps_without_warmup_ >= kWarmPatience;
 }
 
 void EngineLoop::TellWarmupEnds() {
@@ -295,6 +311,7 @@ LeaseRequest EngineLoop::LeaseRequestOf(const Sequence& sequence) const {
   // refused there.
   return {.version = sequence.version().id(),
           .purpose = LeasePurpose::kHeld,
+          .most_tokens = sequence.most_tokens(),
           .tokens = sequence.known_tokens(),
           .salt = use.salt,
           .read_cache = use.read,
@@ -345,7 +362,7 @@ EngineLoop::StepWork EngineLoop::MakePlan() {
 // What the decodes of its version leave of a step, and all running ones of the
 // cache. A stream waits for one prefill chunk more per token, no longer.
 std::vector<WarmRows> EngineLoop::PlanWarmup() {
-  if (!warmup_.active() || resize_.active() || roster_.AnyPrefill()) return {};
+  if (!warmup_.active() || resize_.active() || !MayWarm()) return {};
   const int64_t budget = settings_.limits.token_budget -
                          roster_.CountRunning(warmup_.version().id());
   return warmup_.Plan(
@@ -356,6 +373,7 @@ std::vector<WarmRows> EngineLoop::PlanWarmup() {
 
 void EngineLoop::ExecuteStep(const StepWork& work) {
   const StepPlan& plan = work.plan;
+  steps_without_warmup_ = work.warm.empty() ? steps_without_warmup_ + 1 : 0;
   const std::vector<Sequence*> sequences = SequencesOf(plan, roster_);
   const absl::Duration begin = parts_.clock->Now();
   for (Sequence* sequence : sequences) {
@@ -509,8 +527,33 @@ void EngineLoop::Publish() {
   stats.requests_waiting = static_cast<int64_t>(roster_.waiting().size());
   stats.canary = canary_.counts();
   stats.cache = parts_.cache->Snapshot();
+  const absl::Duration now = parts_.clock->Now();
+  if (now - last_hot_table_ >= kHotTableInterval) {
+    stats.hot_prefixes = HotTable();
+    last_hot_table_ = now;
+  }
   parts_.board->Publish(stats);
-  last_publish_ = parts_.clock->Now();
+  last_publish_ = now;
+}
+
+std::vector<HotPrefixStat> EngineLoop::HotTable() const {
+  std::vector<HotPrefixStat> table;
+  for (const VersionSnapshot& version : recorder_.stats().cache.versions) {
+    for (const HotPrefix& hot :
+         parts_.cache->HottestPrefixes(version.id, kHotTableSize)) {
+      table.push_back({.version = version.id,
+                       .id = PrefixName(hot.key),
+                       .salt_hash = HashSalt(hot.salt),
+                       .tokens = static_cast<int64_t>(hot.tokens.size()),
+                       .hits = hot.hits});
+    }
+  }
+  std::stable_sort(table.begin(), table.end(),
+                   [](const HotPrefixStat& a, const HotPrefixStat& b) {
+                     return a.hits > b.hits;
+                   });
+  if (table.size() > kHotTableSize) table.resize(kHotTableSize);
+  return table;
 }
 
 }  // namespace kvasir

@@ -28,8 +28,16 @@ namespace kvasir {
 // Steps in a row that may fail before the engine counts as unhealthy.
 inline constexpr int32_t kMaxFailedSteps = 3;
 
+// How old the published table of hot prefixes may get, and how many it shows.
+inline constexpr absl::Duration kHotTableInterval = absl::Seconds(1);
+inline constexpr size_t kHotTableSize = 10;
+
 // How old the published numbers may get while steps follow each other.
 inline constexpr absl::Duration kPublishInterval = absl::Milliseconds(20);
+
+// After so many steps without it a warm-up gets one, whoever waits: a new
+// version has to be filled under full load, too.
+inline constexpr int64_t kWarmPatience = 64;
 
 // How often a sleeping engine looks whether a deleted version is still held.
 inline constexpr absl::Duration kRetireInterval = absl::Milliseconds(20);
@@ -58,6 +66,7 @@ class EngineLoop {
   struct Settings {
     Scheduler::Limits limits;
     bool prefix_caching = true;
+    std::string eviction_policy = {};  // its name, to be told
   };
   EngineLoop(const Parts& parts, Settings settings);
 
@@ -88,6 +97,7 @@ class EngineLoop {
   void ExtendPrefixes();
 
   void ContinueWarmup();
+  bool MayWarm() const;
   void TellWarmupEnds();
 
   // One step: what requests get, and what of a warm-up goes with it.
@@ -114,6 +124,7 @@ class EngineLoop {
   void SendDepartures();
 
   bool Busy() const;
+  std::vector<HotPrefixStat> HotTable() const;
   bool NumbersAreOld() const;
 
   // Fixed after construction.
@@ -125,6 +136,7 @@ class EngineLoop {
   SequenceRoster roster_;
   ResizeTask resize_;
   Warmup warmup_;
+  int64_t steps_without_warmup_ = 0;
   Canary canary_;
   StatsRecorder recorder_;
   Departures departures_;
@@ -132,6 +144,7 @@ class EngineLoop {
   VersionId last_turn_;       // the version of the last step
   int32_t failed_steps_ = 0;  // in a row
   absl::Duration last_publish_;
+  absl::Duration last_hot_table_ = -absl::InfiniteDuration();
   bool stopping_ = false;
 };
 

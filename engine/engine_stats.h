@@ -11,6 +11,7 @@
 #include "absl/time/time.h"
 
 #include "cache/base/histogram.h"
+#include "cache/base/strong_id.h"
 #include "cache/snapshot.h"
 
 namespace kvasir {
@@ -21,6 +22,15 @@ struct CanaryCounts {
   int64_t equal_blocks = 0;
   int64_t mismatched_blocks = 0;  // the first wrong block of a prefix
   int64_t skipped_prefixes = 0;   // gone, or no room to compute them
+};
+
+// A prefix that requests come back to most. Plain value.
+struct HotPrefixStat {
+  VersionId version;
+  std::string id;         // as CachedPrefix::id
+  std::string salt_hash;  // see HashSalt()
+  int64_t tokens = 0;
+  int64_t hits = 0;  // see HotPrefix::hits
 };
 
 // Counters and latencies of one engine since its start. The engine thread
@@ -71,6 +81,10 @@ struct EngineStats {
   absl::Duration last_step;  // steady time of the last step's end
   bool healthy = true;       // false after an error no request can survive
   CanaryCounts canary;
+  // The hottest of all resident versions, no older than kHotTableInterval while
+  // the engine is busy.
+  std::vector<HotPrefixStat> hot_prefixes;
+  std::string eviction_policy;
   CacheSnapshot cache;
 };
 

@@ -57,6 +57,8 @@ int64_t BlocksOf(const CacheShare& share, int64_t total, int64_t block_bytes) {
 
 }  // namespace
 
+std::string PrefixName(const std::array<uint8_t, 32>& key) { return Hex(key); }
+
 std::string HashSalt(std::string_view salt) {
   if (salt.empty()) return "";
   unsigned char digest[SHA256_DIGEST_LENGTH];

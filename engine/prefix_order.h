@@ -1,6 +1,7 @@
 #ifndef KVASIR_ENGINE_PREFIX_ORDER_H_
 #define KVASIR_ENGINE_PREFIX_ORDER_H_
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -23,6 +24,9 @@ inline constexpr size_t kSaltHashDigits = 16;
 // What tells a tenant's prefixes apart without telling its salt: the leading
 // digits of the salt's SHA-256 in lower-case hex; empty for the empty salt.
 std::string HashSalt(std::string_view salt);
+
+// The id of the prefix whose last block has that key, see CachedPrefix::id.
+std::string PrefixName(const std::array<uint8_t, 32>& key);
 
 // What an operator may know of one prefix that is cached: the tokens of a block
 // and of all blocks before it. Plain value; times are those of the wall clock.

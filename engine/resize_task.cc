@@ -52,6 +52,11 @@ void ResizeTask::Begin(ResizeOrder order) {
 
 int64_t ResizeTask::Continue() {
   if (!active()) return 0;
+  // Prefixes may have been pinned since it began.
+  if (cache_->PinnedPrefixBlocks() >= order_->target_blocks) {
+    CallOff(cache_->CheckTarget(order_->target_blocks));
+    return 0;
+  }
   const int64_t preempted =
       order_->strategy == ResizeStrategy::kPreempt ? PreemptUntilFits() : 0;
   preempted_ += preempted;
@@ -102,8 +107,6 @@ CapacityView ResizeTask::ForAdmission() const {
 // end, if not without being preempted in between.
 int64_t ResizeTask::TargetNow() const {
   const int64_t target = order_->target_blocks;
-  // Prefixes may have been pinned since it began.
-  if (cache_->PinnedPrefixBlocks() >= target) return start_blocks_;
   if (target >= start_blocks_ || order_->strategy == ResizeStrategy::kPreempt) {
     return target;
   }
@@ -117,7 +120,8 @@ int64_t ResizeTask::NeededBlocks() const {
   const KvLayout& layout = cache_->layout();
   const int64_t block = layout.PiecesPerBlock();
   int64_t needed =
-      (PinnedBlocks() + cache_->KeptBlocks(order_->target_blocks)) * block;
+      (PinnedBlocks() + cache_->KeptBlocksAtRest(order_->target_blocks)) *
+      block;
   for (const std::unique_ptr<Sequence>& sequence : roster_->running()) {
     needed += layout.PiecesFor(sequence->known_count()) + block -
               sequence->lease().piece_count();
@@ -128,7 +132,9 @@ int64_t ResizeTask::NeededBlocks() const {
 bool ResizeTask::EachCanEndIn(int64_t blocks) const {
   blocks -= cache_->KeptBlocks(blocks);
   const auto fits = [&](const std::unique_ptr<Sequence>& sequence) {
-    return cache_->layout().BlocksFor(sequence->most_tokens()) <= blocks;
+    const int64_t own =
+        sequence->running() ? cache_->PinnedPrefixBlocks(sequence->lease()) : 0;
+    return cache_->layout().BlocksFor(sequence->most_tokens()) - own <= blocks;
   };
   const auto fits_or_begins = [&](const std::unique_ptr<Sequence>& sequence) {
     return !sequence->preempted() || fits(sequence);
@@ -139,7 +145,7 @@ bool ResizeTask::EachCanEndIn(int64_t blocks) const {
 
 int64_t ResizeTask::PreemptUntilFits() {
   int64_t count = 0;
-  const int64_t kept = cache_->KeptBlocks(order_->target_blocks);
+  const int64_t kept = cache_->KeptBlocksAtRest(order_->target_blocks);
   while (PinnedBlocks() + kept > order_->target_blocks &&
          !roster_->running().empty()) {
     roster_->PreemptYoungest();

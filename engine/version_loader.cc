@@ -9,6 +9,7 @@
 
 #include "cache/base/status_macros.h"
 #include "engine/hooked_runner.h"
+#include "engine/model/utf8.h"
 #include "engine/model_runner.h"
 #include "engine/version_keeper.h"
 #include "engine/warm_order.h"
@@ -186,6 +187,13 @@ void VersionLoader::Make(VersionOrder order) {
       [&]() -> absl::StatusOr<ServedVersion::Parts> {
     ASSIGN_OR_RETURN(const std::shared_ptr<const ServedVersion> active,
                      parts_.directory->Resolve(order.model, ""));
+    // Before the weights are read, and again when the version is added.
+    for (const VersionInfo& info : parts_.directory->List()) {
+      if (order.label.empty() || info.label != order.label) continue;
+      return absl::AlreadyExistsError(
+          absl::StrCat("label: a version of ", QuoteText(info.model),
+                       " is called ", QuoteText(info.label), " already"));
+    }
     ASSIGN_OR_RETURN(std::shared_ptr<const LoadedModel> revision,
                      LoadRevision(order, *active));
     if (revision->layout != parts_.layout) {
@@ -247,8 +255,17 @@ absl::Status VersionLoader::Hand(VersionOrder order,
 void VersionLoader::WarmUp(const VersionOrder& order, const VersionInfo& added,
                            const KvCache& cache, VersionKeeper& versions,
                            Inbox& inbox) {
+  const ServedVersion* const active =
+      versions.Find(versions.ActiveVersion(added.model));
+  const ServedVersion* const own = versions.Find(added.id);
+  // Another version may have become active while the weights were read.
+  const absl::Status warmable =
+      active == nullptr || own == nullptr
+          ? absl::OkStatus()
+          : CheckWarmable(order, *active, own->info());
   WarmOrder warm;
   warm.sink = std::make_shared<ServeWhenWarm>(&versions, added, order.sink);
+  if (!warmable.ok()) return warm.sink->OnEnd(warmable, {});
   warm.prefixes = PrefixesToReplay(cache, versions.ActiveVersion(added.model),
                                    order.warm_prefixes);
   if (warm.prefixes.empty()) return warm.sink->OnEnd(absl::OkStatus(), {});

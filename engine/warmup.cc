@@ -92,8 +92,33 @@ void Warmup::Begin(WarmOrder order) {
   ended_.push_back({std::move(progress.order.sink), full, progress.results});
 }
 
+// Those that wait for their turn: their clients may have gone, or the version.
+void Warmup::EndUnwantedOrders() {
+  for (size_t i = 1; i < orders_.size();) {
+    Progress& waiting = orders_[i];
+    const ServedVersion& version = *waiting.order.version;
+    const WarmReport report{.prefix_count =
+                                static_cast<int64_t>(waiting.results.size())};
+    absl::Status why;
+    if (!versions_->IsKept(version.id())) {
+      why = absl::FailedPreconditionError(absl::StrCat(
+          "version: ", QuoteText(version.label()), " has been deleted"));
+    } else if (!waiting.order.sink->OnProgress(report)) {
+      why = absl::CancelledError("the warm-up was called off");
+    }
+    if (why.ok()) {
+      ++i;
+      continue;
+    }
+    for (WarmedPrefix& result : waiting.results) result.status = why;
+    ended_.push_back({std::move(waiting.order.sink), why, waiting.results});
+    orders_.erase(orders_.begin() + static_cast<std::ptrdiff_t>(i));
+  }
+}
+
 void Warmup::Continue(const std::optional<WarmRoom>& room) {
   if (!active()) return;
+  EndUnwantedOrders();
   EndIfUnwanted();
   const auto computed = [this] {
     return now().todo.empty() && in_hand_.empty();

@@ -115,6 +115,7 @@ class Warmup {
 
   Progress& now() { return orders_.front(); }
   WarmReport Report() const;
+  void EndUnwantedOrders();
   void EndIfUnwanted();
   void GiveUp(const absl::Status& why);
   void Admit(const WarmRoom& room);

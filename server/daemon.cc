@@ -92,6 +92,7 @@ std::string WithOptionNames(const absl::Status& status) {
   for (const auto& [field, option] :
        {std::pair{"cache_bytes: ", "--cache-size: "},
         std::pair{"cache_blocks: ", "--cache-blocks: "},
+        std::pair{"eviction_policy: ", "--eviction-policy: "},
         std::pair{"tenant_quotas: ", "--tenant-quota: "}}) {
     if (absl::StartsWith(text, field)) {
       text = absl::StrCat(option, text.substr(std::strlen(field)));

@@ -46,7 +46,7 @@ void AddInfo(const ServedModels& models, const EngineStats& stats,
              {"num_gpu_blocks", absl::StrCat(device_blocks)},
              {"num_cpu_blocks", "0"},
              {"kv_dtype", info.kv_type},
-             {"policy", "lru"},
+             {"policy", stats.eviction_policy},
              {"version", info.cache_version}},
             1);
   }
@@ -98,6 +98,17 @@ void AddVersions(const ServedModels& models, const EngineStats& stats,
             Number(known.blocks.pinned));
     out.Add({{"version", info.label}, {"state", "cached"}},
             Number(known.blocks.cached));
+  });
+  out.OpenGauge("kvasir_cache_version_bytes",
+                "Where this version's bytes are; those of all versions and the "
+                "tier's free and leaving ones sum up to its capacity.");
+  each([&](const VersionInfo& info, const VersionSnapshot& known) {
+    out.Add({{"version", info.label}, {"kind", "reserved"}},
+            Number(known.bytes.reserved));
+    out.Add({{"version", info.label}, {"kind", "tokens"}},
+            Number(known.bytes.tokens));
+    out.Add({{"version", info.label}, {"kind", "fragmentation"}},
+            Number(known.bytes.fragmentation));
   });
   out.OpenCounter("kvasir_cache_version_hit_tokens_total",
                   "Prompt tokens found in this version.");

@@ -154,7 +154,7 @@ void MemoryWatch::Look(absl::Duration now) {
   {
     absl::MutexLock lock(&mu_);
     ended = TakeEnd(now);
-    Notice(cache.tiers.front(), *state, now);
+    Notice(cache, *state, now);
     order = Decide(*state, now);
   }
   if (ended && ended->status.ok()) {
@@ -163,6 +163,12 @@ void MemoryWatch::Look(absl::Duration now) {
           FormatBytes(ended->report.block_count * ended->report.block_bytes)},
          {"because", CauseText(ended->cause)},
          {"evicted_blocks", absl::StrCat(ended->report.evicted_blocks)}});
+  }
+  if (ended && !ended->status.ok()) {
+    Log(LogLevel::kWarning,
+        absl::StrCat("the cache could not change its size: ",
+                     ended->status.message()),
+        {{"because", CauseText(ended->cause)}});
   }
   if (!order) return;
   const std::shared_ptr<ResizeSink> sink = order->sink;
@@ -181,13 +187,17 @@ std::optional<MemoryWatch::Ended> MemoryWatch::TakeEnd(absl::Duration now) {
   return Ended{end->first, end->second, cause_};
 }
 
-void MemoryWatch::Notice(const TierSnapshot& tier, const MemoryState& state,
+void MemoryWatch::Notice(const CacheSnapshot& cache, const MemoryState& state,
                          absl::Duration now) {
+  const TierSnapshot& tier = cache.tiers.front();
   const BlockCounts& blocks = tier.blocks;
   if (tier.capacity_bytes != seen_.cache) changed_ = now;
   seen_.block_bytes = tier.block_bytes;
   seen_.cache = tier.capacity_bytes;
-  seen_.held = (blocks.pinned + blocks.reserved) * tier.block_bytes;
+  // Pinned prefixes stay, too, and a shrink down to them is refused.
+  seen_.held = std::max(blocks.pinned + blocks.reserved,
+                        cache.pinned_blocks > 0 ? cache.pinned_blocks + 1 : 0) *
+               tier.block_bytes;
   seen_.resident = std::min(
       std::max(seen_.resident, seen_.held + blocks.cached * tier.block_bytes),
       seen_.cache);

@@ -89,7 +89,7 @@ class MemoryWatch {
   // What has happened since the last look.
   std::optional<Ended> TakeEnd(absl::Duration now)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  void Notice(const TierSnapshot& tier, const MemoryState& state,
+  void Notice(const CacheSnapshot& cache, const MemoryState& state,
               absl::Duration now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // What to do about it.
   CacheRoom RoomIn(const MemoryState& state) const

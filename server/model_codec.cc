@@ -1,6 +1,7 @@
 #include "server/model_codec.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <numeric>
 #include <string>
@@ -10,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 
 #include "cache/base/status_macros.h"
+#include "engine/prefix_order.h"
 #include "server/event_codec.h"
 #include "server/page.h"
 #include "server/version_choice.h"
@@ -48,6 +50,23 @@ v1::CacheTier EncodeTier(const std::string& tier) {
   return v1::CACHE_TIER_UNSPECIFIED;
 }
 
+void FillBytes(const ByteAccount& bytes, v1::ByteAccount& wire) {
+  wire.set_free(bytes.free);
+  wire.set_reserved(bytes.reserved);
+  wire.set_tokens(bytes.tokens);
+  wire.set_fragmentation(bytes.fragmentation);
+  wire.set_leaving(bytes.leaving);
+}
+
+void FillEvicted(const EvictionCounts& evicted,
+                 google::protobuf::Map<std::string, int64_t>& wire) {
+  for (size_t i = 0; i < kEvictionCauseCount; ++i) {
+    const auto cause = static_cast<EvictionCause>(i);
+    if (evicted[cause] == 0) continue;
+    wire[std::string(EvictionCauseName(cause))] = evicted[cause];
+  }
+}
+
 void FillTier(const TierSnapshot& tier, v1::TierStats& wire) {
   const BlockCounts& blocks = tier.blocks;
   const ByteAccount& bytes = tier.bytes;
@@ -64,11 +83,9 @@ void FillTier(const TierSnapshot& tier, v1::TierStats& wire) {
   wire.set_fragmentation_ratio(
       Ratio(bytes.fragmentation, bytes.fragmentation + bytes.tokens));
   wire.set_block_bytes(tier.block_bytes);
-  wire.mutable_bytes()->set_free(bytes.free);
-  wire.mutable_bytes()->set_reserved(bytes.reserved);
-  wire.mutable_bytes()->set_tokens(bytes.tokens);
-  wire.mutable_bytes()->set_fragmentation(bytes.fragmentation);
-  wire.mutable_bytes()->set_leaving(bytes.leaving);
+  FillBytes(bytes, *wire.mutable_bytes());
+  wire.set_external_fragmentation_bytes(tier.external_fragmentation_bytes);
+  wire.set_token_ratio(tier.TokenShare());
 }
 
 void FillVersion(const VersionSnapshot& version, v1::VersionStats& wire) {
@@ -80,6 +97,31 @@ void FillVersion(const VersionSnapshot& version, v1::VersionStats& wire) {
   wire.set_pinned_blocks(version.blocks.pinned);
   wire.set_cached_blocks(version.blocks.cached);
   wire.set_hit_tokens(version.hit_tokens);
+  wire.set_quota_blocks(version.quota_blocks);
+  FillBytes(version.bytes, *wire.mutable_bytes());
+  FillEvicted(version.evicted, *wire.mutable_evicted_blocks());
+}
+
+void FillTenant(const TenantSnapshot& tenant, v1::TenantStats& wire) {
+  wire.set_salt_hash(HashSalt(tenant.salt));
+  wire.set_floor_blocks(tenant.quota.floor_blocks);
+  wire.set_max_blocks(tenant.quota.max_blocks);
+  wire.set_findable_blocks(tenant.blocks);
+  wire.set_cached_blocks(tenant.at_rest);
+  FillEvicted(tenant.evicted, *wire.mutable_evicted_blocks());
+}
+
+void FillHot(const HotPrefixStat& hot, const EngineStats& stats,
+             v1::Prefix& wire) {
+  wire.set_prefix_id(hot.id);
+  wire.set_salt_hash(hot.salt_hash);
+  wire.set_token_count(hot.tokens);
+  wire.set_hit_count(hot.hits);
+  wire.set_block_count(hot.tokens / stats.cache.block_tokens);
+  wire.set_byte_size(hot.tokens * stats.cache.token_bytes);
+  for (const VersionSnapshot& version : stats.cache.versions) {
+    if (version.id == hot.version) wire.set_version(version.label);
+  }
 }
 
 }  // namespace
@@ -216,12 +258,19 @@ v1::CacheStats EncodeCacheStats(
   wire.set_evicted_ttl_blocks(counters.evicted[EvictionCause::kTtl]);
   wire.set_evicted_quota_blocks(counters.evicted[EvictionCause::kQuota]);
   wire.set_evicted_prefix_blocks(counters.evicted[EvictionCause::kNamed]);
+  wire.set_evicted_canary_blocks(counters.evicted[EvictionCause::kCanary]);
   wire.set_pinned_prefix_count(cache.pinned_prefixes);
   wire.set_pinned_prefix_blocks(cache.pinned_blocks);
   wire.set_floor_blocks(cache.kept_blocks - cache.pinned_blocks);
   for (const VersionSnapshot& version : cache.versions) {
     if (version.state == "retired") continue;
     FillVersion(version, *wire.add_versions());
+  }
+  for (const TenantSnapshot& tenant : cache.tenants) {
+    FillTenant(tenant, *wire.add_tenants());
+  }
+  for (const HotPrefixStat& hot : stats.hot_prefixes) {
+    FillHot(hot, stats, *wire.add_top_prefixes());
   }
   return wire;
 }

@@ -303,6 +303,10 @@ const Option kOptions[] = {
      "How long --warm-file may keep the server from being ready; it goes on "
      "after that",
      SetTime<&ServerConfig::warm_deadline>},
+    {"cache.eviction_policy", "--eviction-policy", "NAME", "adaptive",
+     "Which cached blocks go first where nothing else tells them apart: "
+     "adaptive (learns what comes back) or lru",
+     SetEngineText<&EngineOptions::eviction_policy>},
     {"cache.canary_hits", "--canary-hits", "COUNT", "1000",
      "One of so many requests that find something in the cache has it computed "
      "anew and compared when the engine is idle; 0: none",

@@ -89,6 +89,11 @@ grpc::ServerUnaryReactor* AnswerFromPool(UnaryCall call,
     ASSIGN_OR_RETURN(Request request, ParseRequest<Request>(wire));
     return work.Post(
         [call, backend, request = std::move(request), answer]() mutable {
+          // Who has given up must not find it done after all.
+          if (call.cancelled()) {
+            call.Finish(absl::CancelledError("the call was cancelled"));
+            return;
+          }
           call.Finish(answer(request, *backend));
         });
   };

@@ -23,6 +23,9 @@ std::string TierName(v1::CacheTier tier) {
   return absl::AsciiStrToLower(view);
 }
 
+// Digits of a prefix's id, which is 64 long.
+constexpr size_t kHotIdDigits = 16;
+
 double Ratio(int64_t part, int64_t whole) {
   return whole > 0 ? static_cast<double>(part) / static_cast<double>(whole) : 0;
 }
@@ -53,6 +56,23 @@ std::string RenderTiers(const v1::CacheStats& stats, bool bold) {
          FormatPercent(tier.fragmentation_ratio())});
   }
   return table.Render(bold);
+}
+
+// What requests come back to most; nothing if they do not.
+std::string RenderHotPrefixes(const v1::CacheStats& stats, bool bold) {
+  if (stats.top_prefixes().empty()) return "";
+  Table table({{"HOTTEST PREFIX"},
+               {"HITS", true},
+               {"TOKENS", true},
+               {"SIZE", true},
+               {"VERSION"}});
+  for (const v1::Prefix& prefix : stats.top_prefixes()) {
+    table.AddRow({prefix.prefix_id().substr(0, kHotIdDigits),
+                  FormatCount(prefix.hit_count()),
+                  FormatCount(prefix.token_count()),
+                  FormatBytes(prefix.byte_size()), prefix.version()});
+  }
+  return absl::StrCat("\n", table.Render(bold));
 }
 
 }  // namespace
@@ -101,6 +121,7 @@ std::string RenderCacheStats(const v1::CacheStats& stats, bool bold) {
                          Plural(stats.pinned_prefix_blocks(), "block"), ", ",
                          Plural(stats.floor_blocks(), "block"),
                          " for tenants")}}));
+  absl::StrAppend(&text, RenderHotPrefixes(stats, bold));
   return text;
 }
 

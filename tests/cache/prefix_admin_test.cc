@@ -101,6 +101,17 @@ TEST_F(PrefixAdminTest, EvictingAStemTakesItsBranches) {
       absl::StatusCode::kNotFound);
 }
 
+TEST_F(PrefixAdminTest, APinnedBranchOutlivesItsStemsEviction) {
+  // Only who names it means it.
+  ASSERT_TRUE(
+      cache_->PinPrefix(Info(right_).key, absl::InfiniteDuration()).ok());
+  const auto evicted = cache_->EvictPrefixes({{Info(stem_).key}}, false);
+  EXPECT_EQ(evicted->blocks, 1) << "the other branch";
+  EXPECT_EQ(Info(right_).token_count, 5 * B);
+  EXPECT_TRUE(Info(right_).pinned);
+  EXPECT_EQ(cache_->EvictPrefixes({{Info(right_).key}}, false)->blocks, 5);
+}
+
 TEST_F(PrefixAdminTest, WhatIsHeldOrPinnedStays) {
   const Lease running = Open(*cache_, version_, Join(left_, {1}));
   ASSERT_TRUE(
@@ -122,6 +133,28 @@ TEST_F(PrefixAdminTest, FindsAsMuchOfAPromptAsThereIs) {
   EXPECT_EQ(
       cache_->FindPrefix({.version = version_, .tokens = {}}).status().code(),
       absl::StatusCode::kNotFound);
+}
+
+TEST(BlockTimesTest, AreThoseOfTheClock) {
+  const auto cache = MakeCache(SmallOptions(32));
+  const VersionId version = cache->AddVersion("m", "aa");
+  const TokenVector prompt = Tokens(0, 2 * B + 1);
+  const auto sum = [&](const Histogram& histogram, uint64_t count) {
+    uint64_t total = 0;
+    for (const uint64_t each : histogram.counts) total += each;
+    EXPECT_EQ(total, count);
+    return histogram.sum;
+  };
+  cache->Advance(absl::Seconds(100));
+  { const Lease lease = OpenAndFill(*cache, version, prompt); }
+  cache->Advance(absl::Seconds(107));
+  EXPECT_EQ(FoundTokens(*cache, version, prompt), 2 * B);  // after 7 s
+  cache->Advance(absl::Seconds(120));
+  cache->Flush();
+  const BlockTimes times = cache->Snapshot().times;
+  EXPECT_EQ(sum(times.reuse_gap, 2), 2 * 7);
+  EXPECT_EQ(sum(times.lifetime, 2), 2 * 20);
+  EXPECT_EQ(sum(times.idle_before_evict, 2), 2 * 13);
 }
 
 }  // namespace

@@ -221,6 +221,54 @@ TEST_F(RetentionTest, APinEndsAtItsTime) {
   EXPECT_EQ(Resident(prompt), 0);
 }
 
+TEST_F(RetentionTest, APinLeavesRoomForWhoRuns) {
+  // It was promised its tokens before; a pin must not end it in mid-stream.
+  const TokenVector prompt = Tokens(0, 10 * B);
+  Serve(prompt);
+  {
+    const Lease running =
+        Open(*cache_, {.version = version_, .most_tokens = 24 * B});
+    const auto refused = cache_->PinPrefix(KeyOf(prompt), kForever);
+    EXPECT_EQ(refused.status().code(), absl::StatusCode::kResourceExhausted);
+    EXPECT_TRUE(absl::StrContains(refused.status().message(), "8 blocks"))
+        << refused.status();
+  }
+  Pin(prompt);
+}
+
+TEST_F(RetentionTest, PinnedPrefixesNeedNoRoomToBeShared) {
+  // Admission would let those wait whom the pin is for.
+  const TokenVector prompt = Tokens(0, 20 * B);
+  Serve(prompt);
+  EXPECT_EQ(cache_->CountSharedBlocks({.version = version_, .tokens = prompt}),
+            0);
+  Pin(prompt);
+  EXPECT_EQ(cache_->CountSharedBlocks({.version = version_, .tokens = prompt}),
+            19);
+  EXPECT_EQ(cache_->KeptBlocksAtRest(32), 20);
+  const Lease lease = Open(*cache_, version_, prompt);
+  EXPECT_EQ(cache_->PinnedPrefixBlocks(lease), 19);
+  EXPECT_EQ(cache_->KeptBlocksAtRest(32), 1) << "what leases hold is not";
+  EXPECT_EQ(cache_->KeptBlocks(32), 20);
+}
+
+TEST_F(RetentionTest, AnExpiredPrefixGoesWhenWhatNeededItHasGone) {
+  // Not only if that goes for the same reason.
+  const TokenVector start = Tokens(0, 2 * B);
+  const TokenVector whole = Tokens(0, 4 * B);
+  Serve(start, Retention{.ttl = absl::Seconds(10)});
+  Serve(whole);
+  Pin(start, absl::Seconds(40));
+  cache_->Advance(absl::Seconds(20));
+  EXPECT_TRUE(cache_->EvictPrefixes({{KeyOf(whole)}}, false).ok());
+  cache_->Advance(absl::Seconds(30));
+  EXPECT_EQ(Resident(start), 2) << "the pin";
+  cache_->Advance(absl::Seconds(40));
+  cache_->Advance(absl::Seconds(41));
+  EXPECT_EQ(Resident(start), 0);
+  EXPECT_THAT(cache_->Violations(), IsEmpty());
+}
+
 TEST_F(RetentionTest, ANoisyNeighbourStopsAtTheFloor) {
   // Ten requests of one tenant for each of the other's: LRU alone would leave
   // the quiet one nothing.
@@ -392,25 +440,6 @@ TEST_F(RetentionTest, EvictionsAreCountedByCauseAndOwner) {
   EXPECT_EQ(snapshot.tenants[0].evicted.total(), 6);
   EXPECT_EQ(snapshot.tenants[0].evicted[EvictionCause::kCapacity], 4);
   EXPECT_THAT(cache_->Violations(), IsEmpty());
-}
-
-TEST_F(RetentionTest, TimesOfBlocksAreThoseOfTheClock) {
-  const auto sum = [&](const Histogram& histogram, uint64_t count) {
-    uint64_t total = 0;
-    for (const uint64_t each : histogram.counts) total += each;
-    EXPECT_EQ(total, count);
-    return histogram.sum;
-  };
-  cache_->Advance(absl::Seconds(100));
-  Serve(Tokens(0, 2 * B + 1));
-  cache_->Advance(absl::Seconds(107));
-  Serve(Tokens(0, 2 * B + 1));  // finds both after 7 s
-  cache_->Advance(absl::Seconds(120));
-  cache_->Flush();
-  const BlockTimes times = cache_->Snapshot().times;
-  EXPECT_EQ(sum(times.reuse_gap, 2), 2 * 7);
-  EXPECT_EQ(sum(times.lifetime, 2), 2 * 20);
-  EXPECT_EQ(sum(times.idle_before_evict, 2), 2 * 13);
 }
 
 // Random requests, pins, quotas, flushes and resizes: what is pinned stays,

@@ -121,6 +121,33 @@ TEST(Canary, GivesWayToARequest) {
   EXPECT_EQ(engine.Blocks().pinned, 0);
 }
 
+// Pins take room that a check counted on: an operator must not end the daemon
+// by making one.
+TEST(Canary, GivesWayToAnOperator) {
+  LoopHarness engine(
+      {.blocks = 40, .hits_per_sample = 1, .limits = {.prefill_chunk = 16}});
+  const auto other = RandomPrompt(5, 20 * 16 + 1);
+  engine.Submit(other, 1);
+  engine.RunUntilIdle();
+  const auto prompt = ServeTwice(engine);
+  engine.Turn();
+  EXPECT_GT(engine.Blocks().pinned, 0) << "it is at work";
+  const auto version = *engine.directory().Resolve("", "");
+  ASSERT_TRUE(
+      engine.inbox()
+          .Post([&](KvCache& cache, VersionKeeper&) {
+            const auto found =
+                cache.FindPrefix({.version = version->id(), .tokens = other});
+            ASSERT_TRUE(found.ok());
+            EXPECT_TRUE(
+                cache.PinPrefix(found->key, absl::InfiniteDuration()).ok());
+          })
+          .ok());
+  TurnUntilChecked(engine);
+  EXPECT_EQ(engine.Stats().canary.skipped_prefixes, 1);
+  EXPECT_EQ(engine.Blocks().pinned, 0);
+}
+
 TEST(Canary, LooksAtTheShareOfHitsThatItWasTold) {
   LoopHarness engine({.hits_per_sample = 3});
   const auto prompt = RandomPrompt(1, 33);

@@ -41,6 +41,23 @@ TEST(EngineLoop, OneRequestIsAcceptedStreamedAndFinished) {
   EXPECT_EQ(sink->finished->usage.completion_tokens, 5);
 }
 
+// Operators pin and warm what this table shows.
+TEST(EngineLoop, HotPrefixesArePublished) {
+  LoopHarness engine({});
+  const std::vector<TokenId> prompt = RandomPrompt(1, 70);
+  for (int i = 0; i < 5; ++i) {
+    engine.Submit(prompt, 1);
+    engine.RunUntilIdle();
+  }
+  engine.clock().Advance(kHotTableInterval);
+  const EngineStats stats = engine.Stats();
+  ASSERT_EQ(stats.hot_prefixes.size(), 1u);
+  EXPECT_EQ(stats.hot_prefixes[0].hits, 4);
+  EXPECT_EQ(stats.hot_prefixes[0].tokens, 64);
+  EXPECT_EQ(stats.hot_prefixes[0].id.size(), 64u);
+  EXPECT_EQ(stats.hot_prefixes[0].salt_hash, "");
+}
+
 // Contract C9: what was streamed, what a buffered reply holds and what the ids
 // decode to are one text, also when a character is cut in two by the end.
 TEST(EngineLoop, JoinedTextIsTheDecodedIds) {

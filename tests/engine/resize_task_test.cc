@@ -280,6 +280,30 @@ TEST_F(ResizeTaskTest, AnOrderForASizeIsVoidForAnother) {
   EXPECT_EQ(TotalBlocks(), 32);
 }
 
+// A pinned system prompt in use is one run of blocks, not two.
+TEST_F(ResizeTaskTest, PinnedPrefixesInUseAreCountedOnce) {
+  const auto shared = RandomPrompt(3, 20 * 16);
+  engine_.Submit(shared, 1);
+  engine_.RunUntilIdle();
+  const auto version = *engine_.directory().Resolve("", "");
+  const auto found =
+      engine_.cache().FindPrefix({.version = version->id(), .tokens = shared});
+  ASSERT_TRUE(found.ok());
+  ASSERT_TRUE(
+      engine_.cache().PinPrefix(found->key, absl::InfiniteDuration()).ok());
+  auto prompt = shared;
+  for (const TokenId id : RandomPrompt(4, 30)) prompt.push_back(id);
+  const auto running = engine_.Submit(prompt, 60);
+  for (int turn = 0; turn < 5; ++turn) engine_.Turn();
+  const auto resize = Resize(32, ResizeStrategy::kPreempt);
+  TurnUntilDone(*resize);
+  EXPECT_TRUE(resize->ok()) << *resize->status;
+  EXPECT_EQ(resize->last.preempted_count, 0);
+  engine_.RunUntilIdle();
+  EXPECT_TRUE(running->ok());
+  EXPECT_EQ(engine_.Stats().preemptions, 0);
+}
+
 TEST_F(ResizeTaskTest, AnOperatorTakesThePlaceOfWhatResizesByItself) {
   const auto running = engine_.Submit(RandomPrompt(1, 700), 100);
   engine_.Turn();
