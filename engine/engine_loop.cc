@@ -228,7 +228,8 @@ void EngineLoop::ContinueResize() {
 }
 
 // It goes on where requests leave it something: not while one of them prefills
-// or waits, and not while the pool changes its size.
+// or waits, but for a step in kWarmPatience, and not while the pool changes its
+// size.
 void EngineLoop::ContinueWarmup() {
   std::optional<WarmRoom> room;
   if (resize_.active()) {

@@ -27,7 +27,7 @@ class Scheduler {
   };
   explicit Scheduler(const Limits& limits);
 
-  // Blocks that are left when every running sequence has room for its known
+  // Pieces that are left when every running sequence has room for its known
   // tokens and one block to grow by; less than none if there are too few.
   int64_t SparePieces(const SchedulerView& view) const;
 

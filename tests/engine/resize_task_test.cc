@@ -257,8 +257,6 @@ TEST_F(ResizeTaskTest, OneAtATimeAndNeverForgotten) {
   EXPECT_EQ(running->code(), absl::StatusCode::kUnavailable);
 }
 
-// Up and down, at any moment of many requests' lives: answers are those of a
-// cold run alone, nobody fails, nothing leaks.
 // Who resizes on its own account has looked at the cache a moment ago: what an
 // operator has done since must stand.
 TEST_F(ResizeTaskTest, AnOrderForASizeIsVoidForAnother) {
@@ -334,6 +332,8 @@ TEST_F(ResizeTaskTest, AnOperatorTakesThePlaceOfWhatResizesByItself) {
   EXPECT_TRUE(long_one->ok());
 }
 
+// Up and down, at any moment of many requests' lives: answers are those of a
+// cold run alone, nobody fails, nothing leaks.
 TEST(ResizeSoakTest, RandomSizesUnderRandomLoad) {
   const uint32_t first_seed = std::random_device()();
   for (uint32_t seed = first_seed; seed < first_seed + 20; ++seed) {
