@@ -159,7 +159,7 @@ int64_t CacheCore::PinnedPrefixBlocks(const LeaseState& lease) const {
   return count;
 }
 
-int64_t CacheCore::CountSharedBlocks(const LeaseRequest& request) {
+int64_t CacheCore::CountLeading(const LeaseRequest& request, bool held_too) {
   if (!options_.prefix_caching || !request.read_cache ||
       !versions_.CheckOpen(request.version, request.purpose).ok()) {
     return 0;
@@ -174,11 +174,9 @@ int64_t CacheCore::CountSharedBlocks(const LeaseRequest& request) {
         request.tokens.subspan(count * block_tokens_, block_tokens_);
     identity.key = hasher_.Key(parent_key, *identity.scope, identity.tokens);
     const BlockId block = prefixes_.Peek(identity);
-    // What operators have pinned is not for anybody else either.
-    if (!block.valid() || (pool_.state(block) != BlockState::kPinned &&
-                           !prefixes_.book().Pinned(block))) {
-      break;
-    }
+    if (!block.valid()) break;
+    const bool held = held_too && pool_.state(block) == BlockState::kPinned;
+    if (!held && !prefixes_.book().Pinned(block)) break;
     identity.parent = block;
     parent_key = &prefixes_.index().At(block).key;
   }

@@ -54,7 +54,8 @@ class CacheCore {
   absl::Status MoveVersion(VersionId id, VersionState to);
   absl::StatusOr<std::unique_ptr<LeaseState>> OpenLease(
       const LeaseRequest& request);
-  int64_t CountSharedBlocks(const LeaseRequest& request);
+  // Leading blocks of the tokens that pins keep, or, if `held_too`, leases.
+  int64_t CountLeading(const LeaseRequest& request, bool held_too);
   std::vector<HotPrefix> HottestPrefixes(VersionId id, size_t count) const;
   int64_t ExtendLease(LeaseState& lease, absl::Span<const TokenId> tokens);
   FlushResult Flush();
@@ -66,11 +67,13 @@ class CacheCore {
   const RetentionBook& book() const { return prefixes_.book(); }
   PrefixAdmin Admin() { return {pool_, prefixes_, MostLeaseBlocks()}; }
   int64_t PinnedPrefixBlocks(const LeaseState& lease) const;
-  // Most blocks that one of the leases can come to.
+  // Most blocks that one of the leases can come to, beside those that pins keep
+  // in any case.
   int64_t MostLeaseBlocks() const {
     int64_t most = 0;
     for (const LeaseState* lease : leases_) {
-      most = std::max(most, layout().BlocksFor(lease->most_tokens));
+      most = std::max(most, layout().BlocksFor(lease->most_tokens) -
+                                PinnedPrefixBlocks(*lease));
     }
     return most;
   }

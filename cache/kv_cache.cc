@@ -97,7 +97,7 @@ absl::StatusOr<Lease> KvCache::OpenLease(const LeaseRequest& request) {
 
 int64_t KvCache::CountSharedBlocks(const LeaseRequest& request) const {
   KV_DCHECK(core_->OnEngineThread());
-  return core_->CountSharedBlocks(request);
+  return core_->CountLeading(request, /*held_too=*/true);
 }
 
 std::vector<HotPrefix> KvCache::HottestPrefixes(VersionId id,
@@ -136,6 +136,11 @@ int64_t KvCache::PinnedPrefixBlocks(const Lease& lease) const {
   KV_DCHECK(core_->OnEngineThread());
   KV_CHECK(lease.held());
   return core_->PinnedPrefixBlocks(*lease.state_);
+}
+
+int64_t KvCache::PinnedPrefixBlocks(const LeaseRequest& request) const {
+  KV_DCHECK(core_->OnEngineThread());
+  return core_->CountLeading(request, /*held_too=*/false);
 }
 
 int64_t KvCache::PiecesNeeded(const Lease& lease, int64_t token_count) const {

@@ -124,7 +124,8 @@ class KvCache {
   absl::StatusOr<Lease> OpenLease(const LeaseRequest& request);
 
   // Leading blocks of the tokens that a lease opened now would share with
-  // leases that are open already, so that they take nothing from Capacity().
+  // leases that are open already or with pinned prefixes, so that they take
+  // nothing from Capacity().
   // Changes nothing. Costs a hash for each of them and one more.
   int64_t CountSharedBlocks(const LeaseRequest& request) const;
 
@@ -150,6 +151,8 @@ class KvCache {
   int64_t KeptBlocksAtRest(int64_t total) const;
   // Leading blocks of a lease that pins keep: what it need not be given again.
   int64_t PinnedPrefixBlocks(const Lease& lease) const;
+  // The same of a lease that would be opened now. Costs as CountSharedBlocks().
+  int64_t PinnedPrefixBlocks(const LeaseRequest& request) const;
 
   // Pieces that appending `token_count` tokens to the lease would take.
   int64_t PiecesNeeded(const Lease& lease, int64_t token_count) const;

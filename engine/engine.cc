@@ -136,7 +136,7 @@ struct Engine::Impl {
   std::unique_ptr<KvCache> cache;
 
   // Written by the engine thread, read by all.
-  std::atomic<int64_t> cache_tokens;
+  CachePromise promise;
 
   // Lock themselves.
   Inbox inbox;
@@ -153,21 +153,21 @@ Engine::Impl::Impl(const EngineOptions& options, const KvLayout& layout,
                    std::unique_ptr<KvCache> made_cache)
     : prefix_caching(options.prefix_caching),
       cache(std::move(made_cache)),
-      cache_tokens(PromisedTokens(*cache)),
+      promise(PromisedTokens(*cache)),
       inbox(options.inbox_limit),
       versions(cache.get(), &directory),
       loader({.options = options,
               .layout = layout,
               .directory = &directory,
               .inbox = &inbox,
-              .cache_tokens = &cache_tokens}) {}
+              .promise = &promise}) {}
 
 absl::Status Engine::Impl::AddFirstVersion(const EngineOptions& options,
                                            LoadedModel model) {
   const std::string name = model.info.name;
   ServedVersion::Parts parts = MakeVersionParts(
       options, std::make_shared<const LoadedModel>(std::move(model)), name,
-      options.version_label, &cache_tokens);
+      options.version_label, &promise);
   VersionInfo info = InfoOf(parts, options.model_path, 0);
   return versions.Add(std::move(parts), std::move(info)).status();
 }
@@ -179,7 +179,7 @@ void Engine::Impl::StartThread(const EngineOptions& options) {
                         .inbox = &inbox,
                         .board = &board,
                         .clock = &clock,
-                        .cache_tokens = &cache_tokens},
+                        .promise = &promise},
       EngineLoop::Settings{.limits = {.token_budget = options.token_budget,
                                       .prefill_chunk = options.prefill_chunk,
                                       .max_sequences = options.max_sequences},

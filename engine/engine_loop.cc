@@ -200,9 +200,16 @@ void EngineLoop::ReadMail() {
     mail.commands.clear();
   }
   for (Submission& submission : mail.submissions) {
-    const int64_t context = submission.request.version->max_context();
+    const int64_t context = submission.request.version->longest_context();
     roster_.Enqueue(std::make_unique<Sequence>(SequenceId(next_sequence_++),
                                                std::move(submission), context));
+    const Sequence& newest = *roster_.waiting().back();
+    const RequestLimits limits = LimitsOf(newest);
+    const absl::Status fits = CheckPromptLength(newest.known_count(), limits);
+    if (!fits.ok()) {
+      parts_.inbox->CountNeverFits();
+      Depart(newest.id(), fits, Ending::kFailed);
+    }
   }
   for (ResizeOrder& order : mail.resizes) resize_.Begin(std::move(order));
   for (WarmOrder& order : mail.warm_orders) warmup_.Begin(std::move(order));
@@ -219,9 +226,12 @@ void EngineLoop::ContinueResize() {
   recorder_.stats().preemptions += resize_.Continue();
   const int64_t promised = resize_.PromisedBlocks();
   const int64_t kept = parts_.cache->KeptBlocks(promised);
-  parts_.cache_tokens->store(std::max<int64_t>(promised - kept, 0) *
-                                 parts_.cache->layout().block_tokens,
-                             std::memory_order_relaxed);
+  const int32_t block_tokens = parts_.cache->layout().block_tokens;
+  CachePromise& promise = *parts_.promise;
+  promise.tokens.store(std::max<int64_t>(promised - kept, 0) * block_tokens,
+                       std::memory_order_relaxed);
+  promise.pinned_tokens.store(parts_.cache->PinnedPrefixBlocks() * block_tokens,
+                              std::memory_order_relaxed);
   if (!resize_.ended()) return;
   Publish();
   resize_.TellEnd();
@@ -294,7 +304,7 @@ void EngineLoop::AdmitFirst() {
   Sequence& sequence = *roster_.waiting().front();
   // The cache may have become smaller while it waited.
   if (!sequence.preempted()) {
-    sequence.LimitContext(sequence.version().max_context());
+    sequence.LimitContext(LimitsOf(sequence).EffectiveContext());
   }
   absl::StatusOr<Lease> lease =
       parts_.cache->OpenLease(LeaseRequestOf(sequence));
@@ -304,6 +314,17 @@ void EngineLoop::AdmitFirst() {
   recorder_.CountCached(sequence.Start(*std::move(lease)));
   parts_.inbox->Admit(sequence.request().id);
   roster_.PromoteFirst();
+}
+
+// What is pinned counts for those who begin with it.
+RequestLimits EngineLoop::LimitsOf(const Sequence& sequence) const {
+  RequestLimits limits = sequence.version().limits();
+  if (limits.EffectiveContext() < limits.LongestContext()) {
+    limits.cache_tokens +=
+        parts_.cache->PinnedPrefixBlocks(LeaseRequestOf(sequence)) *
+        parts_.cache->layout().block_tokens;
+  }
+  return limits;
 }
 
 LeaseRequest EngineLoop::LeaseRequestOf(const Sequence& sequence) const {

@@ -59,9 +59,7 @@ class EngineLoop {
     Inbox* inbox = nullptr;
     StatsBoard* board = nullptr;
     const Clock* clock = nullptr;
-    // Token places that a request may count on; the loop writes it whenever a
-    // resize changes it, others read it on any thread (see ServedVersion).
-    std::atomic<int64_t>* cache_tokens = nullptr;
+    CachePromise* promise = nullptr;  // the loop writes it
   };
   struct Settings {
     Scheduler::Limits limits;
@@ -93,6 +91,7 @@ class EngineLoop {
   void EndUnwanted();
   void AdmitWaiting();
   void AdmitFirst();
+  RequestLimits LimitsOf(const Sequence& sequence) const;
   LeaseRequest LeaseRequestOf(const Sequence& sequence) const;
   void ExtendPrefixes();
 

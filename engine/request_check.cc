@@ -33,6 +33,8 @@ absl::Status CheckIds(absl::string_view field, absl::Span<const TokenId> ids,
   return absl::OkStatus();
 }
 
+}  // namespace
+
 absl::Status CheckPromptLength(int64_t length, const RequestLimits& limits) {
   if (length == 0) {
     return absl::InvalidArgumentError(
@@ -53,12 +55,12 @@ absl::Status CheckPromptLength(int64_t length, const RequestLimits& limits) {
   return absl::OkStatus();
 }
 
-}  // namespace
-
 absl::Status CheckPrompt(absl::Span<const TokenId> prompt,
                          const RequestLimits& limits) {
-  RETURN_IF_ERROR(
-      CheckPromptLength(static_cast<int64_t>(prompt.size()), limits));
+  const int64_t length = static_cast<int64_t>(prompt.size());
+  if (length == 0 || length >= limits.LongestContext()) {
+    RETURN_IF_ERROR(CheckPromptLength(length, limits));
+  }
   return CheckIds("prompt.token_ids", prompt, limits);
 }
 

@@ -23,18 +23,15 @@ size_t LongestTokenBytes(const Tokenizer& tokenizer) {
 ServedVersion::ServedVersion(Parts parts)
     : parts_(std::move(parts)),
       longest_token_bytes_(LongestTokenBytes(*parts_.tokenizer)) {
-  KV_CHECK(parts_.runner != nullptr && parts_.cache_tokens != nullptr);
+  KV_CHECK(parts_.runner != nullptr && parts_.promise != nullptr);
 }
 
 RequestLimits ServedVersion::limits() const {
   RequestLimits limits = parts_.limits;
-  limits.cache_tokens = parts_.cache_tokens->load(std::memory_order_relaxed);
+  const CachePromise& promise = *parts_.promise;
+  limits.cache_tokens = promise.tokens.load(std::memory_order_relaxed);
+  limits.pinned_tokens = promise.pinned_tokens.load(std::memory_order_relaxed);
   return limits;
-}
-
-bool ServedVersion::cache_limits_context() const {
-  const RequestLimits limits = this->limits();
-  return limits.cache_tokens < limits.model_context;
 }
 
 }  // namespace kvasir

@@ -1,13 +1,13 @@
 #ifndef KVASIR_ENGINE_SERVED_VERSION_H_
 #define KVASIR_ENGINE_SERVED_VERSION_H_
 
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <string>
 
 #include "cache/base/strong_id.h"
+#include "engine/cache_promise.h"
 #include "engine/model/tokenizer.h"
 #include "engine/model_info.h"
 #include "engine/request_check.h"
@@ -30,10 +30,9 @@ class ServedVersion {
     ModelInfo info;
     std::shared_ptr<const Tokenizer> tokenizer;
     std::shared_ptr<StepRunner> runner;
-    // Of the revision; `cache_tokens` in here means nothing.
+    // Of the revision; what is in here of the cache means nothing.
     RequestLimits limits;
-    // Token places of the cache as it is now. Outlives the version.
-    const std::atomic<int64_t>* cache_tokens = nullptr;
+    const CachePromise* promise = nullptr;  // outlives the version
     // Keeps weights and all else alive that the parts point to. May be null in
     // tests that have no model.
     std::shared_ptr<const LoadedModel> revision;
@@ -55,8 +54,9 @@ class ServedVersion {
   // limit and the cache as large as it is now allow. What clients are told,
   // requests are checked against and sequences end at.
   int64_t max_context() const { return limits().EffectiveContext(); }
-  // Whether it is the cache that max_context() is the size of.
-  bool cache_limits_context() const;
+  // The same for a prompt that begins with all that is pinned: no longer one
+  // can be served, and shorter ones may be too long.
+  int64_t longest_context() const { return limits().LongestContext(); }
 
   // Engine thread only.
   StepRunner& runner() const { return *parts_.runner; }

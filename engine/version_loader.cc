@@ -39,7 +39,7 @@ std::shared_ptr<StepRunner> MakeRunner(const EngineOptions& options,
 ServedVersion::Parts MakeVersionParts(
     const EngineOptions& options, std::shared_ptr<const LoadedModel> revision,
     std::string_view model, std::string_view label,
-    const std::atomic<int64_t>* cache_tokens) {
+    const CachePromise* promise) {
   ServedVersion::Parts parts;
   parts.info = revision->info;
   parts.info.name = model;
@@ -58,7 +58,7 @@ ServedVersion::Parts MakeVersionParts(
       options.context_limit < parts.limits.model_context) {
     parts.limits.model_context = options.context_limit;
   }
-  parts.cache_tokens = cache_tokens;
+  parts.promise = promise;
   parts.revision = std::move(revision);
   return parts;
 }
@@ -205,7 +205,7 @@ void VersionLoader::Make(VersionOrder order) {
     RETURN_IF_ERROR(CheckWarmable(order, *active, revision->info));
     path = order.path.empty() ? active->info().path : order.path;
     return MakeVersionParts(parts_.options, std::move(revision),
-                            active->model(), order.label, parts_.cache_tokens);
+                            active->model(), order.label, parts_.promise);
   }();
   busy_ = false;  // whoever hears of the end may begin another
   const absl::Status handed =

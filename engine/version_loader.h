@@ -26,7 +26,7 @@ namespace kvasir {
 ServedVersion::Parts MakeVersionParts(
     const EngineOptions& options, std::shared_ptr<const LoadedModel> revision,
     std::string_view model, std::string_view label,
-    const std::atomic<int64_t>* cache_tokens);
+    const CachePromise* promise);
 
 // What the directory says of a version made from these parts.
 VersionInfo InfoOf(const ServedVersion::Parts& parts, std::string_view path,
@@ -44,7 +44,7 @@ class VersionLoader {
     KvLayout layout;        // that a version's blocks have to have
     VersionDirectory* directory = nullptr;
     Inbox* inbox = nullptr;
-    const std::atomic<int64_t>* cache_tokens = nullptr;
+    const CachePromise* promise = nullptr;
   };
   // All that the parts point to outlives the loader.
   explicit VersionLoader(Parts parts);

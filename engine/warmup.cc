@@ -223,7 +223,8 @@ bool Warmup::BeginFirst(WarmRoom& room) {
   }
   if (pieces > room.spare_pieces) {
     const bool never =
-        (room.alone && in_hand_.empty()) || whole > room.total_blocks;
+        (room.alone && in_hand_.empty()) ||
+        whole - cache_->PinnedPrefixBlocks(request) > room.total_blocks;
     if (!never) return false;
     result.status = NoRoom(whole, std::min(room.total_blocks, whole - 1));
     now().todo.pop_front();

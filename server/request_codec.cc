@@ -53,10 +53,12 @@ absl::StatusOr<std::vector<TokenId>> DecodeIds(
 template <typename Found>
 absl::Status CheckFitsContext(size_t least, const ServedModel& model,
                               const Found& found) {
-  const auto most = static_cast<size_t>(model.max_context);
-  if (least < most) return absl::OkStatus();
+  if (least < static_cast<size_t>(model.longest_context)) {
+    return absl::OkStatus();
+  }
   // The engine's codes and words for a prompt that it has counted.
   const bool cache = model.cache_limits_context;
+  const int64_t most = cache ? model.max_context : model.longest_context;
   const std::string message =
       absl::StrCat("prompt: wanted at most ", most - 1, " tokens (a ",
                    cache ? "KV cache" : "context", " of ", most,
@@ -209,8 +211,14 @@ absl::Status DecodeOutput(const v1::OutputOptions& wire, GenerateCall& call) {
 }  // namespace
 
 ServedModel ModelOf(const ServedVersion& version) {
-  return {&version.tokenizer(), &version.info(), version.longest_token_bytes(),
-          version.max_context(), version.cache_limits_context()};
+  const RequestLimits limits = version.limits();
+  return {
+      .tokenizer = &version.tokenizer(),
+      .info = &version.info(),
+      .longest_token_bytes = version.longest_token_bytes(),
+      .max_context = limits.EffectiveContext(),
+      .longest_context = limits.LongestContext(),
+      .cache_limits_context = limits.LongestContext() < limits.model_context};
 }
 
 absl::StatusOr<std::string> ChooseRequestId(std::string_view in_message,

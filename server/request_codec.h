@@ -40,9 +40,12 @@ struct ServedModel {
   const Tokenizer* tokenizer = nullptr;
   const ModelInfo* info = nullptr;
   size_t longest_token_bytes = 1;
-  // Tokens of prompt and output; and whether it is the cache's size, and not
-  // the model's or the operator's limit, that sets it.
+  // Tokens of prompt and output; and of a prompt that begins with all that is
+  // pinned.
   int64_t max_context = 0;
+  int64_t longest_context = 0;
+  // It is the cache's size, and not the model's or the operator's limit, that
+  // sets them.
   bool cache_limits_context = false;
 };
 

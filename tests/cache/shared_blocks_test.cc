@@ -1,4 +1,5 @@
-// KvCache::CountSharedBlocks(): what admission may leave out of its sums.
+// KvCache::CountSharedBlocks() and PinnedPrefixBlocks(): what admission may
+// leave out of its sums.
 
 #include <algorithm>
 #include <cstdint>
@@ -6,6 +7,8 @@
 #include <string_view>
 #include <vector>
 
+#include "absl/status/status.h"
+#include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "gtest/gtest.h"
 
@@ -80,6 +83,34 @@ TEST_F(SharedBlocksTest, FollowsTheRulesOfALease) {
             0);
   cache_->Flush();
   EXPECT_EQ(Shared(tokens), 0) << "held, but no longer findable";
+}
+
+// Its pins counted beside its tokens, a sequence that runs on a pinned prefix
+// would drive out pins of others, and its own.
+TEST_F(SharedBlocksTest, WhoRunsOnAPinnedPrefixNeedsItsRoomOnce) {
+  const std::vector<TokenId> prompt = Tokens(0, 16 * kSmallBlock);
+  const std::vector<TokenId> other = Tokens(1000, 6 * kSmallBlock);
+  const auto pin = [&](const std::vector<TokenId>& tokens) {
+    { const Lease done = OpenAndFill(*cache_, version_, tokens); }
+    const auto found =
+        cache_->FindPrefix({.version = version_, .tokens = tokens});
+    return cache_->PinPrefix(found->key, absl::InfiniteDuration()).status();
+  };
+  ASSERT_TRUE(pin(prompt).ok());
+  LeaseRequest request = {
+      .version = version_, .most_tokens = 28 * kSmallBlock, .tokens = prompt};
+  EXPECT_EQ(cache_->PinnedPrefixBlocks(request), 15) << "the last is computed";
+  request.read_cache = false;
+  EXPECT_EQ(cache_->PinnedPrefixBlocks(request), 0);
+  request.read_cache = true;
+  const Lease running = *cache_->OpenLease(request);
+  EXPECT_TRUE(absl::IsResourceExhausted(pin(other)))
+      << "13 blocks beside 16 and 6 are more than 32";
+  for (const VersionState state :
+       {VersionState::kDraining, VersionState::kServing}) {
+    ASSERT_TRUE(cache_->MoveVersion(version_, state).ok());
+  }
+  EXPECT_EQ(cache_->PinnedPrefixBlocks(), 16) << "a rollback ends no pin";
 }
 
 }  // namespace

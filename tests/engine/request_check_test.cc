@@ -108,6 +108,20 @@ TEST(RequestCheck, PromptsOverTheCacheExhaustResources) {
             absl::StatusCode::kInvalidArgument);
 }
 
+// Whether it begins with what is pinned only the engine thread can see.
+TEST(RequestCheck, AnythingThatPinsMayMakeRoomForIsLetThrough) {
+  const RequestLimits limits{.token_limit = 290,
+                             .model_context = 2048,
+                             .cache_tokens = 320,
+                             .pinned_tokens = 100};
+  EXPECT_EQ(limits.EffectiveContext(), 320);
+  EXPECT_EQ(limits.LongestContext(), 420);
+  EXPECT_TRUE(CheckRequest(WithLength(419), limits).ok());
+  const absl::Status status = CheckRequest(WithLength(420), limits);
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(Message(status), AllOf(HasSubstr("420"), HasSubstr("319")));
+}
+
 TEST(RequestCheck, RefusesParametersOutOfRange) {
   Request request = WithLength(3);
   request.stopping.max_tokens = -1;

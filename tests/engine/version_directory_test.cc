@@ -82,16 +82,19 @@ TEST(VersionDirectoryTest, AReaderSeesOneMomentOrTheOther) {
 
 TEST(ServedVersionTest, FollowsTheCache) {
   // CTX-2: what is advertised and what is checked are one number, now.
-  std::atomic<int64_t> tokens{64};
+  CachePromise promise(64);
   ServedVersion::Parts parts = FakeVersion(
-      "v", std::make_shared<FakeRunner>(FakeLayout(4)), 100, &tokens);
+      "v", std::make_shared<FakeRunner>(FakeLayout(4)), 100, &promise);
   parts.id = VersionId(0);
   const ServedVersion version(std::move(parts));
   EXPECT_EQ(version.max_context(), 64);
-  EXPECT_TRUE(version.cache_limits_context());
-  tokens = 1000;
+  EXPECT_EQ(version.longest_context(), 64);
+  promise.pinned_tokens = 20;
+  EXPECT_EQ(version.max_context(), 64);
+  EXPECT_EQ(version.longest_context(), 84);
+  promise.tokens = 1000;
   EXPECT_EQ(version.max_context(), 100);
-  EXPECT_FALSE(version.cache_limits_context());
+  EXPECT_EQ(version.longest_context(), 100);
   EXPECT_EQ(version.limits().cache_tokens, 1000);
   EXPECT_GT(version.longest_token_bytes(), 1u);
 }

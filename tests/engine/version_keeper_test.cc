@@ -36,7 +36,7 @@ class VersionKeeperTest : public ::testing::Test {
   absl::StatusOr<VersionInfo> Add(const std::string& model,
                                   const std::string& label) {
     ServedVersion::Parts parts = FakeVersion(
-        label, std::make_shared<FakeRunner>(FakeLayout(4)), 100, &tokens_);
+        label, std::make_shared<FakeRunner>(FakeLayout(4)), 100, &promise_);
     parts.info.name = model;
     VersionInfo info;
     info.model = model;
@@ -80,7 +80,7 @@ class VersionKeeperTest : public ::testing::Test {
     return *std::move(lease);
   }
 
-  const std::atomic<int64_t> tokens_{256};
+  const CachePromise promise_{256};
   std::unique_ptr<KvCache> cache_;
   VersionDirectory directory_;
   std::unique_ptr<VersionKeeper> keeper_;

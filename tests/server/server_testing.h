@@ -82,7 +82,7 @@ inline std::shared_ptr<const ServedVersion> MakeTinyVersion(
       return absl::UnimplementedError("nothing is computed here");
     }
   };
-  static const std::atomic<int64_t> no_limit{int64_t{1} << 40};
+  static const CachePromise no_limit{int64_t{1} << 40};
   ServedVersion::Parts parts;
   parts.id = id;
   parts.info = info;
@@ -90,7 +90,7 @@ inline std::shared_ptr<const ServedVersion> MakeTinyVersion(
   parts.limits.model_context = info.max_context;
   parts.tokenizer = std::move(tokenizer);
   parts.runner = std::make_shared<NoRunner>();
-  parts.cache_tokens = &no_limit;
+  parts.promise = &no_limit;
   return std::make_shared<const ServedVersion>(std::move(parts));
 }
 

@@ -60,10 +60,10 @@ bool SameBits(const ExactnessAnswer& a, const ExactnessAnswer& b) {
 ExactnessRig::ExactnessRig(const EngineOptions& options)
     : model_(std::make_shared<const LoadedModel>(MustLoad(options))),
       cache_(MustMakeCache(options, model_->layout)),
-      cache_tokens_(options.cache_blocks * options.block_tokens),
+      promise_(options.cache_blocks * options.block_tokens),
       versions_(cache_.get(), &directory_) {
   ServedVersion::Parts parts =
-      MakeVersionParts(options, model_, model_->info.name, "", &cache_tokens_);
+      MakeVersionParts(options, model_, model_->info.name, "", &promise_);
   parts.runner = std::make_shared<ModelRunner>(
       model_->transformer.get(),
       ModelRunner::Options{.layout = model_->layout,
@@ -81,7 +81,7 @@ ExactnessRig::ExactnessRig(const EngineOptions& options)
                         .inbox = &inbox_,
                         .board = &board_,
                         .clock = &clock_,
-                        .cache_tokens = &cache_tokens_},
+                        .promise = &promise_},
       EngineLoop::Settings{.limits = {.token_budget = options.token_budget,
                                       .prefill_chunk = options.prefill_chunk,
                                       .max_sequences = options.max_sequences},

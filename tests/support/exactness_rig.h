@@ -77,7 +77,7 @@ class ExactnessRig {
   std::map<int64_t, std::vector<std::vector<float>>> logits_;  // by sequence
   Inbox inbox_{1024};
   StatsBoard board_;
-  std::atomic<int64_t> cache_tokens_;
+  CachePromise promise_;
   VersionDirectory directory_;
   VersionKeeper versions_;
   std::unique_ptr<EngineLoop> loop_;

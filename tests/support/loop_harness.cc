@@ -70,7 +70,7 @@ std::vector<TokenId> RandomPrompt(uint64_t seed, int64_t length) {
 ServedVersion::Parts FakeVersion(const std::string& label,
                                  std::shared_ptr<StepRunner> runner,
                                  int64_t model_context,
-                                 const std::atomic<int64_t>* cache_tokens) {
+                                 const CachePromise* promise) {
   ServedVersion::Parts parts;
   parts.info.name = "tiny";
   parts.info.cache_version = label;
@@ -80,15 +80,15 @@ ServedVersion::Parts FakeVersion(const std::string& label,
   parts.runner = std::move(runner);
   parts.limits.token_limit = TinyTokenizer().size();
   parts.limits.model_context = model_context;
-  parts.cache_tokens = cache_tokens;
+  parts.promise = promise;
   return parts;
 }
 
 std::shared_ptr<const ServedVersion> IdleVersion(VersionId id) {
-  static const std::atomic<int64_t> kCacheTokens{int64_t{1} << 20};
+  static const CachePromise kPromise{int64_t{1} << 20};
   ServedVersion::Parts parts = FakeVersion(
       absl::StrCat("tiny@", id.value()),
-      std::make_shared<FakeRunner>(FakeLayout(4)), 1 << 20, &kCacheTokens);
+      std::make_shared<FakeRunner>(FakeLayout(4)), 1 << 20, &kPromise);
   parts.id = id;
   return std::make_shared<const ServedVersion>(std::move(parts));
 }
@@ -97,7 +97,7 @@ LoopHarness::LoopHarness(const Options& options)
     : options_(options),
       cache_(MakeCache(options)),
       inbox_(options.inbox_limit),
-      cache_tokens_(options.blocks * options.block_tokens),
+      promise_(options.blocks * options.block_tokens),
       versions_(std::make_unique<VersionKeeper>(cache_.get(), &directory_)) {
   AddVersion("tiny@0", 0);
   loop_ = std::make_unique<EngineLoop>(
@@ -106,7 +106,7 @@ LoopHarness::LoopHarness(const Options& options)
                         .inbox = &inbox_,
                         .board = &board_,
                         .clock = &clock_,
-                        .cache_tokens = &cache_tokens_},
+                        .promise = &promise_},
       EngineLoop::Settings{.limits = options.limits,
                            .prefix_caching = options.prefix_caching});
 }
@@ -125,7 +125,7 @@ VersionInfo LoopHarness::AddWarmingVersion(const std::string& label,
   runners_.push_back(std::make_shared<FakeRunner>(cache_->layout(), weights));
   ServedVersion::Parts parts = FakeVersion(
       label, std::make_shared<HookedRunner>(runners_.back(), options_.hooks),
-      options_.model_context, &cache_tokens_);
+      options_.model_context, &promise_);
   VersionInfo info;
   info.model = parts.info.name;
   info.label = label;

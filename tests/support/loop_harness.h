@@ -32,7 +32,7 @@ std::vector<TokenId> RandomPrompt(uint64_t seed, int64_t length);
 ServedVersion::Parts FakeVersion(const std::string& label,
                                  std::shared_ptr<StepRunner> runner,
                                  int64_t model_context,
-                                 const std::atomic<int64_t>* cache_tokens);
+                                 const CachePromise* promise);
 
 // One that no sequence is computed in, for tests without a loop.
 std::shared_ptr<const ServedVersion> IdleVersion(VersionId id);
@@ -107,7 +107,7 @@ class LoopHarness {
   std::vector<std::shared_ptr<FakeRunner>> runners_;  // of each version
   Inbox inbox_;
   StatsBoard board_;
-  std::atomic<int64_t> cache_tokens_;
+  CachePromise promise_;
   VersionDirectory directory_;
   std::unique_ptr<VersionKeeper> versions_;
   std::unique_ptr<EngineLoop> loop_;
