@@ -142,6 +142,8 @@ void RetentionBook::Clear(EvictionCause cause) {
   for (Version& version : versions_) {
     version.blocks = version.pinned = version.pinned_at_rest = 0;
   }
+  pinned_ = {};
+  floor_sum_.floors = -1;
 }
 
 void RetentionBook::Keep(BlockId block, const std::optional<Retention>& wish) {
@@ -178,7 +180,7 @@ absl::Status RetentionBook::SetQuota(std::string_view salt,
   const int64_t before = tenant == tenant_of_salt_.end()
                              ? 0
                              : tenants_[tenant->second].quota.floor_blocks;
-  const int64_t floors = WantedFloors() - before + quota.floor_blocks;
+  const int64_t floors = wanted_floors_ - before + quota.floor_blocks;
   if (floors > max_pinned_blocks()) {
     return absl::ResourceExhaustedError(absl::StrCat(
         "wanted floors of at most ", max_pinned_blocks(), " blocks (",
@@ -197,6 +199,8 @@ absl::Status RetentionBook::SetQuota(std::string_view salt,
     tenants_.push_back({.salt = std::string(salt)});
   }
   tenants_[tenant->second].quota = quota;
+  wanted_floors_ = floors;
+  floor_sum_.floors = -1;
   return absl::OkStatus();
 }
 
@@ -213,7 +217,12 @@ void RetentionBook::SetVersionQuota(VersionId version, int64_t blocks) {
 }
 
 void RetentionBook::SetSuperseded(VersionId version, bool superseded) {
-  VersionOf(version).superseded = superseded;
+  Version& one = VersionOf(version);
+  if (one.superseded == superseded) return;
+  one.superseded = superseded;
+  const int64_t sign = superseded ? -1 : 1;
+  pinned_.blocks += sign * one.pinned;
+  pinned_.at_rest += sign * one.pinned_at_rest;
 }
 
 BlockId RetentionBook::TakeExpired() {
@@ -283,53 +292,46 @@ bool RetentionBook::OverQuota(const EvictionGroupKey& group) const {
 
 // A block may be counted twice, which errs on the safe side.
 int64_t RetentionBook::protected_blocks() const {
-  int64_t blocks = 0;
-  for (const Version& version : versions_) {
-    if (!version.superseded) blocks += version.pinned_at_rest;
-  }
-  for (const Tenant& tenant : tenants_) {
-    const int64_t above = std::max<int64_t>(tenant.blocks - FloorOf(tenant), 0);
-    blocks += tenant.at_rest - std::min(tenant.at_rest, above);
-  }
-  return blocks;
-}
-
-int64_t RetentionBook::pinned_blocks() const {
-  int64_t blocks = 0;
-  for (const Version& version : versions_) {
-    if (!version.superseded) blocks += version.pinned;
-  }
-  return blocks;
+  return pinned_.at_rest + ProtectedByFloors();
 }
 
 int64_t RetentionBook::KeptBlocks(int64_t total) const {
-  const int64_t pinned = pinned_blocks();
-  return pinned + std::min(WantedFloors(), FloorRoom(total, pinned));
+  return pinned_.blocks +
+         std::min(wanted_floors_, FloorRoom(total, pinned_.blocks));
 }
 
 int64_t RetentionBook::KeptBlocksAtRest(int64_t total) const {
-  int64_t pinned = 0;
-  for (const Version& version : versions_) {
-    if (!version.superseded) pinned += version.pinned_at_rest;
-  }
-  const int64_t floors = protected_blocks() - pinned;
-  return pinned + std::min(floors, FloorRoom(total, pinned_blocks()));
+  return pinned_.at_rest +
+         std::min(ProtectedByFloors(), FloorRoom(total, pinned_.blocks));
+}
+
+int64_t RetentionBook::FloorsNow() const {
+  return std::min(wanted_floors_, FloorRoom(limit_, pinned_.blocks));
 }
 
 int64_t RetentionBook::FloorOf(const Tenant& tenant) const {
-  if (tenant.quota.floor_blocks == 0) return 0;
-  const int64_t room = FloorRoom(limit_, pinned_blocks());
-  const int64_t wanted = WantedFloors();
-  if (wanted <= room) return tenant.quota.floor_blocks;
+  const int64_t floors = FloorsNow();
+  if (floors == wanted_floors_) return tenant.quota.floor_blocks;
   return static_cast<int64_t>(static_cast<double>(tenant.quota.floor_blocks) *
-                              static_cast<double>(room) /
-                              static_cast<double>(wanted));
+                              static_cast<double>(floors) /
+                              static_cast<double>(wanted_floors_));
 }
 
-int64_t RetentionBook::WantedFloors() const {
-  int64_t wanted = 0;
-  for (const Tenant& tenant : tenants_) wanted += tenant.quota.floor_blocks;
-  return wanted;
+int64_t RetentionBook::ProtectedByFloor(const Tenant& tenant) const {
+  const int64_t above = std::max<int64_t>(tenant.blocks - FloorOf(tenant), 0);
+  return tenant.at_rest - std::min(tenant.at_rest, above);
+}
+
+// Asked for at each eviction. Summed up anew only after the floors themselves
+// have changed.
+int64_t RetentionBook::ProtectedByFloors() const {
+  const int64_t floors = FloorsNow();
+  if (floor_sum_.floors == floors) return floor_sum_.blocks;
+  floor_sum_ = {.floors = floors};
+  for (const Tenant& tenant : tenants_) {
+    floor_sum_.blocks += ProtectedByFloor(tenant);
+  }
+  return floor_sum_.blocks;
 }
 
 void RetentionBook::Describe(VersionSnapshot& version) const {
@@ -369,17 +371,55 @@ void RetentionBook::Count(const BlockRetention& record, int64_t sign) {
   version.blocks += sign;
   version.pinned += pinned ? sign : 0;
   version.pinned_at_rest += pinned && record.at_rest ? sign : 0;
+  if (pinned && !version.superseded) {
+    pinned_.blocks += sign;
+    pinned_.at_rest += record.at_rest ? sign : 0;
+  }
   if (record.tenant == kNoTenant) return;
-  Tenant& tenant = tenants_[record.tenant];
+  CountTenant(tenants_[record.tenant], record, sign);
+}
+
+void RetentionBook::CountTenant(Tenant& tenant, const BlockRetention& record,
+                                int64_t sign) {
+  const bool summed = floor_sum_.floors == FloorsNow();
+  if (summed) floor_sum_.blocks -= ProtectedByFloor(tenant);
   tenant.blocks += sign;
   tenant.at_rest += record.at_rest ? sign : 0;
+  if (summed) {
+    floor_sum_.blocks += ProtectedByFloor(tenant);
+  } else {
+    floor_sum_.floors = -1;
+  }
+}
+
+bool RetentionBook::CountsAs(const RetentionBook& other) const {
+  bool same = pinned_.blocks == other.pinned_.blocks &&
+              pinned_.at_rest == other.pinned_.at_rest &&
+              ProtectedByFloors() == other.ProtectedByFloors();
+  for (size_t i = 0; i < tenants_.size(); ++i) {
+    same &= tenants_[i].blocks == other.tenants_[i].blocks &&
+            tenants_[i].at_rest == other.tenants_[i].at_rest;
+  }
+  for (size_t i = 0; i < versions_.size(); ++i) {
+    same &= versions_[i].blocks == other.versions_[i].blocks &&
+            versions_[i].pinned == other.versions_[i].pinned &&
+            versions_[i].pinned_at_rest == other.versions_[i].pinned_at_rest;
+  }
+  return same;
 }
 
 std::vector<std::string> RetentionBook::Violations(
     const std::vector<BlockId>& findable) const {
   std::vector<std::string> found;
   RetentionBook again;
-  again.tenants_.resize(tenants_.size());
+  again.limit_ = limit_;
+  again.wanted_floors_ = wanted_floors_;
+  for (const Tenant& tenant : tenants_) {
+    again.tenants_.push_back({.quota = tenant.quota});
+  }
+  for (const Version& version : versions_) {
+    again.versions_.push_back({.superseded = version.superseded});
+  }
   int64_t records = 0;
   for (const std::optional<BlockRetention>& record : records_) {
     if (!record.has_value()) continue;
@@ -394,18 +434,7 @@ std::vector<std::string> RetentionBook::Violations(
     found.push_back(absl::StrCat("the retention book has ", records,
                                  " blocks instead of ", findable.size()));
   }
-  bool differs = false;
-  for (size_t i = 0; i < tenants_.size(); ++i) {
-    differs |= again.tenants_[i].blocks != tenants_[i].blocks ||
-               again.tenants_[i].at_rest != tenants_[i].at_rest;
-  }
-  again.versions_.resize(std::max(versions_.size(), again.versions_.size()));
-  for (size_t i = 0; i < versions_.size(); ++i) {
-    differs |= again.versions_[i].blocks != versions_[i].blocks ||
-               again.versions_[i].pinned != versions_[i].pinned ||
-               again.versions_[i].pinned_at_rest != versions_[i].pinned_at_rest;
-  }
-  if (differs) {
+  if (!CountsAs(again)) {
     found.push_back("the retention book's counts differ from its blocks");
   }
   return found;

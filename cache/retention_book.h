@@ -111,7 +111,7 @@ class RetentionBook {
   // floors protect.
   int64_t protected_blocks() const;
   // Blocks, held or at rest, that pins of versions in use keep.
-  int64_t pinned_blocks() const;
+  int64_t pinned_blocks() const { return pinned_.blocks; }
   // Those, and what floors would keep of `total` blocks: no request may count
   // on them.
   int64_t KeptBlocks(int64_t total) const;
@@ -146,6 +146,15 @@ class RetentionBook {
     int64_t pinned_at_rest = 0;  // of these
     EvictionCounts evicted;
   };
+  struct PinSum {
+    int64_t blocks = 0;
+    int64_t at_rest = 0;
+  };
+  // What ProtectedByFloors() came to, while FloorsNow() was `floors`.
+  struct FloorSum {
+    int64_t floors = -1;  // not known
+    int64_t blocks = 0;
+  };
   struct Expiry {
     absl::Duration at;
     BlockId block;
@@ -157,9 +166,14 @@ class RetentionBook {
   BlockRetention& At(BlockId block);
   Version& VersionOf(VersionId id);
   void Count(const BlockRetention& record, int64_t sign);
+  void CountTenant(Tenant& tenant, const BlockRetention& record, int64_t sign);
   void PushExpiry(BlockId block, absl::Duration at);
+  // Blocks that floors keep now, of which each tenant has its share.
+  int64_t FloorsNow() const;
   int64_t FloorOf(const Tenant& tenant) const;
-  int64_t WantedFloors() const;
+  int64_t ProtectedByFloor(const Tenant& tenant) const;
+  int64_t ProtectedByFloors() const;
+  bool CountsAs(const RetentionBook& other) const;
   void CountEviction(const BlockRetention& record, EvictionCause cause);
 
   absl::Duration now_;
@@ -170,6 +184,9 @@ class RetentionBook {
   std::vector<Tenant> tenants_;                         // by TenantIndex
   absl::flat_hash_map<std::string, TenantIndex> tenant_of_salt_;
   std::vector<Version> versions_;  // by VersionId
+  PinSum pinned_;                  // of versions in use
+  int64_t wanted_floors_ = 0;      // of all tenants
+  mutable FloorSum floor_sum_;
   // May name blocks that are gone or have another time since, but not many
   // more than there are blocks.
   std::priority_queue<Expiry, std::vector<Expiry>, std::greater<>> expiries_;
