@@ -14,28 +14,36 @@ constexpr uint64_t Bit(int64_t index) {
   return uint64_t{1} << (index % kWordBits);
 }
 
+std::vector<uint64_t> Summary(const std::vector<uint64_t>& below) {
+  std::vector<uint64_t> summary((below.size() + kWordBits - 1) / kWordBits, 0);
+  for (size_t word = 0; word < below.size(); ++word) {
+    if (below[word] != 0) summary[word / kWordBits] |= Bit(word);
+  }
+  return summary;
+}
+
 }  // namespace
 
 void BlockIdSet::Resize(int64_t universe) {
   KV_CHECK(universe >= 0) << universe;
-  int64_t words = (universe + kWordBits - 1) / kWordBits;
-  Level members = levels_.empty() ? Level() : std::move(levels_.front());
   for (int64_t id = universe; id < universe_; ++id) {
-    KV_CHECK((members[id / kWordBits] & Bit(id)) == 0)
+    KV_CHECK((levels_.front()[id / kWordBits] & Bit(id)) == 0)
         << "id " << id << " is a member beyond the new end " << universe;
   }
-  members.resize(words, 0);
-  levels_.clear();
-  levels_.push_back(std::move(members));
-  while (levels_.back().size() > 1) {
-    const Level& below = levels_.back();
-    Level summary((below.size() + kWordBits - 1) / kWordBits, 0);
-    for (size_t word = 0; word < below.size(); ++word) {
-      if (below[word] != 0) summary[word / kWordBits] |= Bit(word);
-    }
-    levels_.push_back(std::move(summary));
-  }
   universe_ = universe;
+  // What goes and what comes has no members, so levels that stay need nothing
+  // but their new length: a pool gives its blocks up one by one.
+  size_t words = (universe + kWordBits - 1) / kWordBits;
+  size_t depth = 0;
+  while (true) {
+    if (depth == levels_.size()) {
+      levels_.push_back(depth == 0 ? Level() : Summary(levels_.back()));
+    }
+    levels_[depth++].resize(words, 0);
+    if (words <= 1) break;
+    words = (words + kWordBits - 1) / kWordBits;
+  }
+  levels_.resize(depth);
 }
 
 void BlockIdSet::Insert(BlockId id) {
