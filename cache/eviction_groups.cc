@@ -29,7 +29,7 @@ void EvictionGroups::Remove(BlockId block) {
 
 BlockId EvictionGroups::First(
     absl::FunctionRef<EvictionStanding(const EvictionGroupKey&)> standing,
-    const RankOf* rank_of) {
+    const RankOf* rank_of, bool guarded_too) {
   std::optional<int64_t> lowest;
   standings_.assign(groups_.size(), std::nullopt);
   for (size_t i = 0; i < groups_.size(); ++i) {
@@ -42,13 +42,17 @@ BlockId EvictionGroups::First(
   }
   if (!lowest.has_value()) return BlockId();
   EvictionOrder* best = nullptr;
+  bool best_waits = false;
   for (size_t i = 0; i < groups_.size(); ++i) {
     if (standings_[i] != lowest) continue;
     EvictionOrder& order = groups_[i]->order;
     if (rank_of != nullptr) order.Refresh(*rank_of);
-    if (best == nullptr ||
-        EvictionOrder::ComesBefore(order.FirstPlace(), best->FirstPlace())) {
+    const bool waits = groups_[i]->key.guarded && !guarded_too;
+    if (best == nullptr || waits < best_waits ||
+        (waits == best_waits &&
+         EvictionOrder::ComesBefore(order.FirstPlace(), best->FirstPlace()))) {
       best = &order;
+      best_waits = waits;
     }
   }
   return best->First();

@@ -20,7 +20,8 @@ struct EvictionGroupKey {
   VersionId version;
   TenantIndex tenant = kNoTenant;
   int32_t priority = kDefaultRetentionPriority;
-  bool pinned = false;  // by an operator
+  bool pinned = false;   // by an operator
+  bool guarded = false;  // by the policy, see EvictionPolicy::Guards()
   friend bool operator==(const EvictionGroupKey&,
                          const EvictionGroupKey&) = default;
 };
@@ -43,10 +44,11 @@ class EvictionGroups {
 
   // The block to evict first; invalid if all are protected or none is there.
   // `rank_of` is null if ranks do not change, see EvictionOrder::Refresh().
+  // Unless `guarded_too`, guarded blocks go after others of their standing.
   using RankOf = absl::FunctionRef<EvictionRank(BlockId)>;
   BlockId First(
       absl::FunctionRef<EvictionStanding(const EvictionGroupKey&)> standing,
-      const RankOf* rank_of);
+      const RankOf* rank_of, bool guarded_too = true);
 
   void Clear();
 

@@ -53,6 +53,8 @@ class EvictionPolicy {
   virtual void OnInsert(const BlockFacts& /*block*/, int64_t /*tick*/) {}
   // Its last holder let go of it at tick `last_use`; it stays findable.
   virtual void OnRelease(const BlockFacts& /*block*/) {}
+  // It has another id from now on.
+  virtual void OnRelocate(const BlockFacts& /*block*/) {}
   // It is not findable any more, whatever the cause.
   virtual void OnEvict(const BlockFacts& /*block*/) {}
   // No block is findable any more.
@@ -67,6 +69,16 @@ class EvictionPolicy {
   // True if the rank of a block at rest may change from one tick to another;
   // orders then ask again for the first and, in turn, for the others.
   virtual bool ranks_change() const { return false; }
+
+  // Guarded blocks go after all others that are kept alike, whatever their
+  // rank, except while may_evict_guarded(). The first is asked when a block
+  // comes to rest, the second before each choice.
+  virtual bool Guards(const BlockFacts& /*block*/) const { return false; }
+  virtual bool may_evict_guarded() const { return true; }
+
+  // A block at rest that is not guarded any more, each one once; invalid if
+  // there is no other. Asked before each choice.
+  virtual BlockId TakeUnguarded() { return BlockId(); }
 };
 
 // Least recently used first. The reference.

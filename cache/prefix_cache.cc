@@ -116,8 +116,14 @@ bool PrefixCache::EvictFirst(Standing standing, EvictionCause cause) {
     return policy_->RankOf(FactsOf(block), tick_);
   };
   const EvictionGroups::RankOf rank(rank_of);
+  while (true) {
+    const BlockId unguarded = policy_->TakeUnguarded();
+    if (!unguarded.valid()) break;
+    if (groups_.Contains(unguarded)) Regroup(unguarded);
+  }
   const BlockId block =
-      groups_.First(standing, policy_->ranks_change() ? &rank : nullptr);
+      groups_.First(standing, policy_->ranks_change() ? &rank : nullptr,
+                    policy_->may_evict_guarded());
   if (!block.valid()) return false;
   Evict(block, cause);
   return true;
@@ -225,6 +231,7 @@ void PrefixCache::Relocate(BlockId from, BlockId to) {
   if (!index_.Contains(from)) return;
   index_.Relocate(from, to);
   book_.Relocate(from, to);
+  policy_->OnRelocate(FactsOf(to));
   if (const auto pin = pins_.find(from); pin != pins_.end()) {
     const absl::Duration until = pin->second;
     pins_.erase(pin);
@@ -287,9 +294,11 @@ BlockFacts PrefixCache::FactsOf(BlockId block) const {
 void PrefixCache::MakeEvictable(BlockId block) {
   if (book_.Of(block).expired && !Pinned(block)) book_.ExpireAgain(block);
   const BlockFacts facts = FactsOf(block);
-  groups_.Insert(book_.GroupOf(block), {.rank = policy_->RankOf(facts, tick_),
-                                        .depth = facts.depth,
-                                        .block = block});
+  EvictionGroupKey group = book_.GroupOf(block);
+  group.guarded = policy_->Guards(facts);
+  groups_.Insert(group, {.rank = policy_->RankOf(facts, tick_),
+                         .depth = facts.depth,
+                         .block = block});
 }
 
 std::vector<std::string> PrefixCache::Violations() const {

@@ -23,6 +23,22 @@ constexpr std::array<double, kCount> MakeFirstAges() {
 }
 constexpr auto kFirstAges = MakeFirstAges<ReuseModel::kAges + 1>();
 
+// Waiting for a block over some ages, as expected when it begins.
+struct Wait {
+  double back = 0;  // chance that the block comes
+  double time = 0;  // references until it does or the wait ends
+  double left = 0;  // chance that it does not
+
+  bool PaysMoreThan(const Wait& other) const {
+    return back * other.time > other.back * time;
+  }
+  void GoOnWith(const Wait& next) {
+    back += left * next.back;
+    time += left * next.time;
+    left *= next.left;
+  }
+};
+
 }  // namespace
 
 ReuseModel::ReuseModel() {
@@ -103,23 +119,25 @@ void ReuseModel::EstimateChances(Kind& kind, const Kind* like,
 }
 
 void ReuseModel::EstimateWorth(Kind& kind, double gain, double price) {
-  kind.profit = 0;
-  for (int from = 0; from < kAges; ++from) {
-    double waiting = 1;  // chance of not being back yet
-    double back = 0;
-    double time = 0;
-    double best = 0;
-    for (int age = from; age < kAges; ++age) {
-      const double now = waiting * kind.chance[age];
-      time += (waiting - now / 2) * (kFirstAges[age + 1] - kFirstAges[age]);
-      back += now;
-      waiting -= now;
-      best = std::max(best, back / time);
-      if (from == 0) {
-        kind.profit = std::max(kind.profit, gain * back - price * time);
-      }
+  // From the last age to the first: what follows is waited for, too, as long
+  // as it yields more than what comes before it.
+  std::array<Wait, kAges> waits;
+  size_t count = 0;
+  for (int age = kAges - 1; age >= 0; --age) {
+    const double chance = kind.chance[age];
+    const double patience = kFirstAges[age + 1] - kFirstAges[age];
+    Wait wait = {chance, (1 - chance / 2) * patience, 1 - chance};
+    while (count > 0 && waits[count - 1].PaysMoreThan(wait)) {
+      wait.GoOnWith(waits[--count]);
     }
-    kind.worth[from] = std::max(best * gain, kLeastWorth);
+    waits[count++] = wait;
+    kind.worth[age] = std::max(wait.back / wait.time * gain, kLeastWorth);
+  }
+  kind.profit = 0;
+  Wait whole = {0, 0, 1};
+  while (count > 0) {
+    whole.GoOnWith(waits[--count]);
+    kind.profit = std::max(kind.profit, gain * whole.back - price * whole.time);
   }
 }
 

@@ -33,12 +33,22 @@ class OfCapacity final : public EvictionPolicy {
   void OnRelease(const BlockFacts& block) override {
     policy_->OnRelease(block);
   }
+  void OnRelocate(const BlockFacts& block) override {
+    policy_->OnRelocate(block);
+  }
   void OnEvict(const BlockFacts& block) override { policy_->OnEvict(block); }
   void OnFlush() override { policy_->OnFlush(); }
   EvictionRank RankOf(const BlockFacts& block, int64_t tick) const override {
     return policy_->RankOf(block, tick);
   }
   bool ranks_change() const override { return policy_->ranks_change(); }
+  bool Guards(const BlockFacts& block) const override {
+    return policy_->Guards(block);
+  }
+  bool may_evict_guarded() const override {
+    return policy_->may_evict_guarded();
+  }
+  BlockId TakeUnguarded() override { return policy_->TakeUnguarded(); }
 
  private:
   const std::unique_ptr<EvictionPolicy> policy_;

@@ -52,6 +52,24 @@ TEST(EvictionGroupsTest, BetweenGroupsOfOneStandingTheRankDecides) {
   EXPECT_EQ(groups.First(ByPriority, nullptr), BlockId(1));
 }
 
+TEST(EvictionGroupsTest, GuardedBlocksWaitUntilTheyMayGo) {
+  // A policy that cannot pay for a block must not lose it for its rank, but
+  // what is kept by a higher priority stays all the same.
+  EvictionGroups groups;
+  EvictionGroupKey guarded = Key(0);
+  guarded.guarded = true;
+  groups.Insert(guarded, Place(1, 1));
+  groups.Insert(Key(0), Place(2, 2));
+  groups.Insert(Key(1), Place(3, 3));
+  groups.Insert(Key(0, 60), Place(4, 0));
+  EXPECT_EQ(groups.First(ByPriority, nullptr, false), BlockId(2));
+  EXPECT_EQ(groups.First(ByPriority, nullptr, true), BlockId(1));
+  groups.Remove(BlockId(2));
+  EXPECT_EQ(groups.First(ByPriority, nullptr, false), BlockId(3));
+  groups.Remove(BlockId(3));
+  EXPECT_EQ(groups.First(ByPriority, nullptr, false), BlockId(1));
+}
+
 TEST(EvictionGroupsTest, NobodyIsFirstWhereAllAreProtected) {
   EvictionGroups groups;
   EXPECT_FALSE(groups.First(ByPriority, nullptr).valid());
@@ -93,22 +111,25 @@ TEST(EvictionGroupsTest, AgreesWithASortedList) {
     if (twin.erase(block) > 0) {
       groups.Remove(BlockId(block));
     } else {
-      const auto key = Key(draw(3), 10 * draw(3), draw(5) == 0);
+      auto key = Key(draw(3), 10 * draw(3), draw(5) == 0);
+      key.guarded = draw(2) == 0;
       const auto place = Place(block, draw(4), draw(4));
       groups.Insert(key, place);
       twin.emplace(block, std::pair(key, place));
     }
+    const bool guarded_too = draw(2) == 0;
     const Twin::value_type* first = nullptr;
     for (const auto& entry : twin) {
       const auto& [key, place] = entry.second;
       if (key.pinned) continue;
-      const auto order = [](const Twin::value_type& e) {
+      const auto order = [&](const Twin::value_type& e) {
         const auto& [k, p] = e.second;
-        return std::tuple(k.priority, p.rank, -p.depth, e.first);
+        const bool waits = k.guarded && !guarded_too;
+        return std::tuple(k.priority, waits, p.rank, -p.depth, e.first);
       };
       if (first == nullptr || order(entry) < order(*first)) first = &entry;
     }
-    ASSERT_EQ(groups.First(ByPriority, nullptr),
+    ASSERT_EQ(groups.First(ByPriority, nullptr, guarded_too),
               first == nullptr ? BlockId() : BlockId(first->first));
     ASSERT_EQ(groups.size(), static_cast<int64_t>(twin.size()));
     ASSERT_THAT(groups.Violations(), IsEmpty());

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "gmock/gmock.h"
@@ -62,6 +63,32 @@ class Diary final : public EvictionPolicy {
 
   static constexpr EvictionRank offset_ = 100;
   std::vector<std::string>& lines_;
+};
+
+// Guards every block until it is told to let one go, and finds the youngest
+// the dullest.
+class Guard final : public EvictionPolicy {
+ public:
+  struct Wishes {
+    std::vector<BlockId> unguarded;
+    bool pays = false;
+    size_t told = 0;  // of `unguarded`
+  };
+  explicit Guard(Wishes& wishes) : wishes_(wishes) {}
+  EvictionRank RankOf(const BlockFacts& block, int64_t) const override {
+    return -static_cast<EvictionRank>(block.last_use);
+  }
+  bool Guards(const BlockFacts& block) const override {
+    return !absl::c_linear_search(wishes_.unguarded, block.block);
+  }
+  bool may_evict_guarded() const override { return wishes_.pays; }
+  BlockId TakeUnguarded() override {
+    if (wishes_.told == wishes_.unguarded.size()) return BlockId();
+    return wishes_.unguarded[wishes_.told++];
+  }
+
+ private:
+  Wishes& wishes_;
 };
 
 class PrefixCacheTest : public testing::Test {
@@ -127,6 +154,7 @@ class PrefixCacheTest : public testing::Test {
   const TokenVector a_ = {1, 1};
   const TokenVector b_ = {2, 2};
   const TokenVector c_ = {3, 3};
+  const TokenVector d_ = {4, 4};
 };
 
 TEST_F(PrefixCacheTest, ReleasedBlocksAreFoundAgainAndPinnedByIt) {
@@ -181,6 +209,44 @@ TEST_F(ShallowFirstTest, NoPolicyCanTearAPrefixApart) {
     EXPECT_THAT(prefixes_.Violations(), IsEmpty());
   }
   EXPECT_EQ(pool_.tally().blocks.free, 16);
+}
+
+class GuardTest : public PrefixCacheTest {
+ protected:
+  GuardTest() : GuardTest(std::make_shared<Guard::Wishes>()) {}
+  Guard::Wishes& wishes() { return *wishes_; }
+  BlockId Head(const TokenVector& tokens) {
+    return prefixes_.Peek(Identity(BlockId(), tokens));
+  }
+
+ private:
+  explicit GuardTest(std::shared_ptr<Guard::Wishes> wishes)
+      : PrefixCacheTest(std::make_unique<Guard>(*wishes)),
+        wishes_(std::move(wishes)) {}
+  const std::shared_ptr<Guard::Wishes> wishes_;
+};
+
+TEST_F(GuardTest, GuardedBlocksStayUntilThePolicyLetsThemGo) {
+  // A policy that owes its users hits must be able to spare what they need,
+  // from the moment it says so, whatever its ranks were when a block came to
+  // rest; and memory is found even if it would spare all.
+  prefixes_.Release(Table({a_}));
+  prefixes_.Release(Table({b_}));
+  prefixes_.Release(Table({c_}));
+  prefixes_.Release(Table({d_}));
+  wishes().unguarded.push_back(Head(b_));
+  EXPECT_TRUE(prefixes_.EvictOne());
+  EXPECT_FALSE(Head(b_).valid());
+  wishes().pays = true;
+  EXPECT_TRUE(prefixes_.EvictOne());
+  EXPECT_FALSE(Head(d_).valid());
+  wishes().pays = false;
+  wishes().unguarded.push_back(Head(a_));
+  EXPECT_TRUE(prefixes_.EvictOne());
+  EXPECT_FALSE(Head(a_).valid());
+  EXPECT_TRUE(prefixes_.EvictOne());
+  EXPECT_EQ(prefixes_.index().size(), 0);
+  EXPECT_THAT(prefixes_.Violations(), IsEmpty());
 }
 
 class DiaryTest : public PrefixCacheTest {
