@@ -17,6 +17,7 @@
 
 #include "cache/base/check.h"
 #include "engine/prefix_order.h"
+#include "engine/step_probe.h"
 
 namespace kvasir {
 namespace {
@@ -213,6 +214,7 @@ void EngineLoop::ReadMail() {
   }
   for (ResizeOrder& order : mail.resizes) resize_.Begin(std::move(order));
   for (WarmOrder& order : mail.warm_orders) warmup_.Begin(std::move(order));
+  if (!mail.closed.ok()) warmup_.CallOff(mail.closed);
   stopping_ = mail.stop;
   if (!recorder_.stats().healthy) {
     EndEverything(absl::UnavailableError("the engine is unhealthy"),
@@ -385,6 +387,7 @@ EngineLoop::StepWork EngineLoop::MakePlan() {
 // cache. A stream waits for one prefill chunk more per token, no longer.
 std::vector<WarmRows> EngineLoop::PlanWarmup() {
   if (!warmup_.active() || resize_.active() || !MayWarm()) return {};
+  if (warmup_rests_ && !roster_.running().empty()) return {};
   const int64_t budget = settings_.limits.token_budget -
                          roster_.CountRunning(warmup_.version().id());
   return warmup_.Plan(
@@ -396,6 +399,7 @@ std::vector<WarmRows> EngineLoop::PlanWarmup() {
 void EngineLoop::ExecuteStep(const StepWork& work) {
   const StepPlan& plan = work.plan;
   steps_without_warmup_ = work.warm.empty() ? steps_without_warmup_ + 1 : 0;
+  warmup_rests_ = false;
   const std::vector<Sequence*> sequences = SequencesOf(plan, roster_);
   const absl::Duration begin = parts_.clock->Now();
   for (Sequence* sequence : sequences) {
@@ -483,13 +487,21 @@ void EngineLoop::TakeResult(const PlannedRows& rows, TokenId token,
 void EngineLoop::FailStep(const StepWork& work,
                           absl::Span<Sequence* const> sequences,
                           const absl::Status& why) {
-  ++failed_steps_;
   const absl::Status status = absl::InternalError(
       absl::StrCat("the step failed and was rolled back: ", why.message()));
+  if (!work.warm.empty()) {
+    warmup_.NoteFailed(work.warm, status);
+    warmup_rests_ = true;
+    if (!sequences.empty()) return;
+    if (ProbeStep(*parts_.cache, warmup_.version()).ok()) {
+      failed_steps_ = 0;
+      return;
+    }
+  }
+  ++failed_steps_;
   for (Sequence* sequence : sequences) {
     Depart(sequence->id(), status, Ending::kFailed);
   }
-  warmup_.NoteFailed(work.warm, status);
   if (failed_steps_ < kMaxFailedSteps) return;
   recorder_.stats().healthy = false;
   const absl::Status unhealthy = absl::UnavailableError(

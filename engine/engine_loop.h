@@ -50,6 +50,10 @@ inline constexpr absl::Duration kRetireInterval = absl::Milliseconds(20);
 // A step that fails has not happened: its reservation is dropped, its requests
 // end with INTERNAL, and the engine goes on. After kMaxFailedSteps in a row it
 // is unhealthy: all requests end with UNAVAILABLE and no new ones are taken.
+//
+// The rows of a warm-up are nobody's request, and may be all that is wrong with
+// a step. So one that failed with them does not count: its requests get it
+// again without them, and if it had none, a probe tells whether steps work.
 class EngineLoop {
  public:
   // All of these outlive the loop.
@@ -136,6 +140,7 @@ class EngineLoop {
   ResizeTask resize_;
   Warmup warmup_;
   int64_t steps_without_warmup_ = 0;
+  bool warmup_rests_ = false;  // in the next step that requests are in
   Canary canary_;
   StatsRecorder recorder_;
   Departures departures_;

@@ -65,7 +65,12 @@ absl::Status Inbox::Post(ResizeOrder order) {
 
 absl::Status Inbox::Post(WarmOrder order) {
   absl::MutexLock lock(&mu_);
-  if (mail_.stop) return absl::UnavailableError("the engine is shutting down");
+  if (!closed_.ok()) return closed_;
+  if (mail_.warm_orders.size() >= kMaxWarmOrders) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("warm orders: ", mail_.warm_orders.size(),
+                     " wait for the engine, at most ", kMaxWarmOrders));
+  }
   mail_.warm_orders.push_back(std::move(order));
   news_ = true;
   return absl::OkStatus();
@@ -93,6 +98,7 @@ void Inbox::Close(absl::Status status) {
   KV_CHECK(!status.ok());
   absl::MutexLock lock(&mu_);
   closed_ = std::move(status);
+  news_ = true;
 }
 
 void Inbox::Stop() {
@@ -138,6 +144,7 @@ Mail Inbox::Take() {
   Mail taken = std::move(mail_);
   mail_ = {};
   mail_.stop = taken.stop;  // stays true: Post() asks
+  taken.closed = closed_;
   return taken;
 }
 

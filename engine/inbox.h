@@ -43,6 +43,7 @@ struct Mail {
   std::vector<EngineCommand> commands;  // likewise
   std::vector<ResizeOrder> resizes;     // likewise
   std::vector<WarmOrder> warm_orders;   // likewise
+  absl::Status closed;                  // why nothing new is taken, if so
   bool stop = false;                    // the engine is to end
 };
 
@@ -75,6 +76,8 @@ class Inbox {
   // UNAVAILABLE once the engine has been told to stop.
   absl::Status Post(EngineCommand command) ABSL_LOCKS_EXCLUDED(mu_);
   absl::Status Post(ResizeOrder order) ABSL_LOCKS_EXCLUDED(mu_);
+  // After Close() the status that was given there. RESOURCE_EXHAUSTED if
+  // kMaxWarmOrders have come since the engine looked last.
   absl::Status Post(WarmOrder order) ABSL_LOCKS_EXCLUDED(mu_);
 
   // Raises the request's flag and wakes the engine. False: not in flight.
@@ -83,7 +86,8 @@ class Inbox {
   void CancelAll(CancelSource source, std::string_view reason)
       ABSL_LOCKS_EXCLUDED(mu_);
 
-  // No submission from now on; `status` says why. The last call wins.
+  // No submission and no warm order from now on; `status` says why, also to
+  // the engine. The last call wins.
   void Close(absl::Status status) ABSL_LOCKS_EXCLUDED(mu_);
 
   // Closes, and asks the engine thread to end.

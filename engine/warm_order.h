@@ -22,6 +22,8 @@ class ServedVersion;
 inline constexpr size_t kMaxWarmPrefixes = 4096;
 inline constexpr int32_t kMaxWarmParallelism = 64;
 inline constexpr size_t kMaxWarmOrders = 8;
+// Of all prefixes of an order together: 16 MiB of ids.
+inline constexpr int64_t kMaxWarmTokens = int64_t{1} << 22;
 
 // Tokens that prompts are expected to begin with.
 struct WarmPrefix {
@@ -68,7 +70,7 @@ class WarmSink {
   // fully resident. Otherwise what is wrong with the first that is not, or
   // RESOURCE_EXHAUSTED: too many orders wait. CANCELLED: called off.
   // FAILED_PRECONDITION: the version has been deleted. UNAVAILABLE: the engine
-  // has ended, and the cache with it.
+  // drains or has ended, and the cache goes with it.
   virtual void OnEnd(const absl::Status& status,
                      absl::Span<const WarmedPrefix> prefixes) = 0;
 };
@@ -82,6 +84,10 @@ struct WarmOrder {
   int32_t parallelism = 1;
   std::shared_ptr<WarmSink> sink;
 };
+
+// INVALID_ARGUMENT above kMaxWarmTokens: for who counts before there is a whole
+// order.
+absl::Status CheckWarmTokens(int64_t count);
 
 // INVALID_ARGUMENT for an order that is out of bounds.
 absl::Status CheckWarmOrder(const WarmOrder& order);

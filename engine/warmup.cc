@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 
 #include "cache/base/check.h"
+#include "cache/base/status_macros.h"
 #include "engine/model/utf8.h"
 #include "engine/prefix_sharing.h"
 #include "engine/request_check.h"
@@ -45,6 +46,13 @@ absl::Status Summary(const absl::Status& called_off,
 
 }  // namespace
 
+absl::Status CheckWarmTokens(int64_t count) {
+  if (count <= kMaxWarmTokens) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("warm tokens: wanted at most ", kMaxWarmTokens,
+                   " in all prefixes together, found ", count));
+}
+
 absl::Status CheckWarmOrder(const WarmOrder& order) {
   KV_CHECK(order.version != nullptr && order.sink != nullptr);
   if (order.prefixes.empty() || order.prefixes.size() > kMaxWarmPrefixes) {
@@ -52,6 +60,11 @@ absl::Status CheckWarmOrder(const WarmOrder& order) {
                                                    kMaxWarmPrefixes, ", found ",
                                                    order.prefixes.size()));
   }
+  int64_t tokens = 0;
+  for (const WarmPrefix& prefix : order.prefixes) {
+    tokens += static_cast<int64_t>(prefix.tokens.size());
+  }
+  RETURN_IF_ERROR(CheckWarmTokens(tokens));
   if (order.parallelism < 1 || order.parallelism > kMaxWarmParallelism) {
     return absl::InvalidArgumentError(
         absl::StrCat("parallelism: wanted 1 to ", kMaxWarmParallelism,

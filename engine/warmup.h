@@ -84,7 +84,7 @@ class Warmup {
   // Nothing is planned although no request is there: a prefix has to give up.
   void Unblock();
 
-  // Ends every order, as the engine ends: nothing is resident any more.
+  // Ends every order, as the engine drains or ends: what is resident goes, too.
   void CallOff(const absl::Status& why);
 
   // Whether orders have ended and their sinks do not know yet: whoever is told

@@ -16,66 +16,13 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-#include "tests/support/loop_harness.h"
-#include "tests/support/recording_warm.h"
+#include "tests/support/warmup_testing.h"
 
 namespace kvasir {
 namespace {
 
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
-
-constexpr int64_t kBlock = 16;
-constexpr int64_t kChunk = 32;
-
-class WarmupTest : public ::testing::Test {
- protected:
-  explicit WarmupTest(int64_t blocks = 64)
-      : engine_({.blocks = blocks,
-                 .most_blocks = 256,
-                 .limits = {.token_budget = 40, .prefill_chunk = kChunk}}) {}
-
-  static WarmPrefix Prefix(uint64_t seed, int64_t length,
-                           std::string salt = "") {
-    return {.tokens = RandomPrompt(seed, length), .salt = std::move(salt)};
-  }
-
-  std::shared_ptr<RecordingWarm> Warm(std::vector<WarmPrefix> prefixes,
-                                      int32_t parallelism = 1,
-                                      VersionId version = {}) {
-    auto sink = std::make_shared<RecordingWarm>();
-    WarmOrder order;
-    order.version = version.valid() ? engine_.versions().Share(version)
-                                    : *engine_.directory().Resolve("", "");
-    order.prefixes = std::move(prefixes);
-    order.parallelism = parallelism;
-    order.sink = sink;
-    EXPECT_TRUE(CheckWarmOrder(order).ok());
-    EXPECT_TRUE(engine_.inbox().Post(std::move(order)).ok());
-    return sink;
-  }
-
-  void TurnUntilEnded(const RecordingWarm& warm) {
-    for (int i = 0; i < 2000 && !warm.status.has_value(); ++i) engine_.Turn();
-    ASSERT_TRUE(warm.status.has_value());
-  }
-
-  std::shared_ptr<RecordingSink> SubmitSalted(uint64_t seed, int64_t length,
-                                              const std::string& salt) {
-    Request request = engine_.MakeRequest(RandomPrompt(seed, length), 4);
-    request.cache.salt = salt;
-    return engine_.Submit(request);
-  }
-
-  void ExpectNothingLeft() {
-    EXPECT_FALSE(engine_.Turn()) << "nothing is left to do";
-    EXPECT_EQ(engine_.Blocks().pinned, 0);
-    engine_.Flush();
-    EXPECT_EQ(engine_.UsedBlocks(), 0) << "C4";
-  }
-
-  LoopHarness engine_;
-};
 
 class LargeWarmupTest : public WarmupTest {
  protected:
@@ -440,7 +387,8 @@ TEST_F(WarmupTest, TheEndOfTheEngineEndsAllOrders) {
 TEST_F(WarmupTest, OrdersTakeTurnsAndTooManyAreRefused) {
   std::vector<std::shared_ptr<RecordingWarm>> orders;
   for (uint64_t i = 0; i <= kMaxWarmOrders; ++i) {
-    orders.push_back(Warm({Prefix(i, 64)}));
+    if (i == kMaxWarmOrders) engine_.Turn();
+    orders.push_back(Warm({Prefix(i, 640)}));
   }
   engine_.Turn();
   EXPECT_EQ(orders.back()->code(), absl::StatusCode::kResourceExhausted);
@@ -458,6 +406,14 @@ TEST_F(WarmupTest, OrdersOutOfBoundsAreRefusedByName) {
   order.sink = std::make_shared<RecordingWarm>();
   EXPECT_THAT(std::string(CheckWarmOrder(order).message()),
               HasSubstr("prefixes: wanted 1 to 4096, found 0"));
+  order.prefixes = {Prefix(1, 64)};
+  const std::vector<TokenId> half(kMaxWarmTokens / 2, 7);
+  order.prefixes = {{.tokens = half}, {.tokens = half}};
+  EXPECT_TRUE(CheckWarmOrder(order).ok());
+  order.prefixes.push_back(Prefix(1, 64));
+  EXPECT_THAT(std::string(CheckWarmOrder(order).message()),
+              HasSubstr("warm tokens: wanted at most 4194304 in all prefixes "
+                        "together, found 4194368"));
   order.prefixes = {Prefix(1, 64)};
   order.parallelism = 65;
   EXPECT_THAT(std::string(CheckWarmOrder(order).message()),

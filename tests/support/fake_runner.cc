@@ -45,6 +45,7 @@ absl::StatusOr<std::vector<TokenId>> FakeRunner::Run(
   if (on_step_) on_step_();
   for (const StepRows& rows : step) Write(rows);
   if (!failure_.ok()) return std::exchange(failure_, absl::OkStatus());
+  if (fails_ && fails_(step)) return absl::InternalError("as ever");
   std::vector<TokenId> tokens(step.size(), kNoTokenWanted);
   steps_.emplace_back();
   for (size_t i = 0; i < step.size(); ++i) {

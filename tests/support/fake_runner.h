@@ -45,6 +45,10 @@ class FakeRunner final : public StepRunner {
   // The next step fails with this, after it has written into its blocks.
   void FailNextStep(absl::Status status) { failure_ = std::move(status); }
 
+  // Those of these rows fail, likewise; with nothing, none do any more.
+  using Fails = std::function<bool(absl::Span<const StepRows>)>;
+  void FailSteps(Fails fails) { fails_ = std::move(fails); }
+
   // From now on this sequence's logits are no numbers.
   void SpoilLogitsOf(SequenceId id) { spoilt_ = id; }
 
@@ -68,6 +72,7 @@ class FakeRunner final : public StepRunner {
   const KvLayout layout_;
   const int32_t weights_;
   absl::Status failure_;
+  Fails fails_;
   std::function<void()> on_step_;
   SequenceId spoilt_;
   std::vector<std::vector<Entry>> steps_;
