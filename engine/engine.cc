@@ -375,6 +375,7 @@ absl::Status Engine::WarmCache(WarmOrder order) {
 }
 
 void Engine::BeginDrain() {
+  impl_->loader.CallOff();
   impl_->inbox.Close(absl::UnavailableError(
       "the engine is draining and takes no new requests"));
 }

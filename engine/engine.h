@@ -34,6 +34,10 @@ struct CacheSizeQuery {
   int64_t block_bytes = 0;
 };
 
+// Memory that is kept free for weights which are about to be read, for as long
+// as this lives.
+using WeightRoom = std::shared_ptr<const void>;
+
 // Settings of an engine. Plain values, checked by Engine::Start().
 struct EngineOptions {
   std::string model_path;     // a GGUF file
@@ -45,6 +49,11 @@ struct EngineOptions {
   // Decides the bytes in the end; an error ends the start. Called where
   // Engine::Start() is. Empty: as cache_bytes and cache_blocks say.
   std::function<absl::StatusOr<int64_t>(const CacheSizeQuery&)> size_cache;
+  // Asked before the weights of a further revision are read, with the bytes
+  // that they take; an error ends the making of the version. Let go of when
+  // they are in memory, or will not be. Called on the thread that reads them,
+  // and may wait. Empty: whatever is read fits.
+  std::function<absl::StatusOr<WeightRoom>(int64_t weight_bytes)> hold_weights;
   int32_t block_tokens = 16;
   std::string kv_type = "f16";  // "f16" or "f32"
   bool prefix_caching = true;
@@ -115,7 +124,7 @@ class Engine {
   std::vector<VersionInfo> Versions() const;
 
   // Makes a version beside those that serve; the order's sink is told how it
-  // goes, and nothing if this is refused: UNAVAILABLE once the engine ends,
+  // goes, and nothing if this is refused: UNAVAILABLE once the engine drains,
   // FAILED_PRECONDITION while another one is being made.
   absl::Status CreateVersion(VersionOrder order);
 
@@ -167,12 +176,14 @@ class Engine {
 
   // Computes prefixes before requests ask for them; the order's sink is told
   // how it goes, and nothing if this is refused: as CheckWarmOrder() says,
-  // FAILED_PRECONDITION if there is no prefix cache, UNAVAILABLE once the
-  // engine ends. Requests never wait for it, see Warmup. An order without a
-  // version is for the active one of the first model.
+  // FAILED_PRECONDITION if there is no prefix cache, RESOURCE_EXHAUSTED if
+  // kMaxWarmOrders wait for the engine, UNAVAILABLE once it drains. Requests
+  // never wait for it, see Warmup. An order without a version is for the active
+  // one of the first model.
   absl::Status WarmCache(WarmOrder order);
 
-  // No new requests from now on; running ones go on. Idempotent.
+  // No new requests from now on; running ones go on. Warm-ups and versions that
+  // are being made are called off, with UNAVAILABLE. Idempotent.
   void BeginDrain();
   // Cancels what still runs (after the grace period of a drain).
   void CancelAll(CancelSource source, std::string_view reason);

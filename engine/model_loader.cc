@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <memory>
 #include <string>
@@ -184,10 +185,13 @@ absl::Status CheckEngineOptions(const EngineOptions& options) {
   return CheckRange("thread_count", options.thread_count, 0, kMaxThreadCount);
 }
 
-absl::StatusOr<LoadedModel> LoadModel(const EngineOptions& options) {
+absl::StatusOr<LoadedModel> LoadModel(
+    const EngineOptions& options,
+    const std::function<absl::Status(int64_t)>& admit) {
   ASSIGN_OR_RETURN(const std::unique_ptr<GgufFile> file,
                    GgufFile::Open(options.model_path));
   ASSIGN_OR_RETURN(ModelConfig config, ReadModelConfig(*file));
+  if (admit) RETURN_IF_ERROR(admit(WeightBytes(*file)));
   LoadedModel model;
   ASSIGN_OR_RETURN(model.tokenizer, LoadTokenizer(*file));
   ASSIGN_OR_RETURN(model.backend, MakeBackend(options));

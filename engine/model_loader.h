@@ -1,9 +1,12 @@
 #ifndef KVASIR_ENGINE_MODEL_LOADER_H_
 #define KVASIR_ENGINE_MODEL_LOADER_H_
 
+#include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 
 #include "cache/kv_layout.h"
@@ -29,9 +32,12 @@ struct LoadedModel {
 };
 
 // Opens and checks the file, makes the backend, loads weights and tokenizer.
-// `options` must have passed CheckEngineOptions(). Errors are those of the
-// parts, with the file's name where they lack it.
-absl::StatusOr<LoadedModel> LoadModel(const EngineOptions& options);
+// `options` must have passed CheckEngineOptions(). `admit`, if there is one, is
+// asked with the bytes of the weights before they are read. Errors are its own
+// and those of the parts, with the file's name where they lack it.
+absl::StatusOr<LoadedModel> LoadModel(
+    const EngineOptions& options,
+    const std::function<absl::Status(int64_t)>& admit = nullptr);
 
 }  // namespace kvasir
 

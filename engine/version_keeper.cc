@@ -17,6 +17,13 @@ constexpr long kOwnHolders = 2;
 
 }  // namespace
 
+absl::Status CheckResidentCount(size_t count) {
+  if (count < kMaxResidentVersions) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat("wanted fewer than ", kMaxResidentVersions,
+                   " versions resident, found ", count, "; delete one"));
+}
+
 VersionKeeper::VersionKeeper(KvCache* cache, VersionDirectory* directory)
     : cache_(cache), directory_(directory) {}
 
@@ -32,6 +39,7 @@ absl::Status VersionKeeper::CheckLabel(std::string_view label) const {
 
 absl::StatusOr<VersionInfo> VersionKeeper::Add(ServedVersion::Parts parts,
                                                VersionInfo info) {
+  RETURN_IF_ERROR(CheckResidentCount(entries_.size()));
   RETURN_IF_ERROR(CheckLabel(info.label));
   info.id =
       cache_->AddVersion(info.label, info.fingerprint, VersionState::kWarming);
@@ -118,6 +126,14 @@ absl::StatusOr<VersionInfo> VersionKeeper::Delete(std::string_view model,
   std::erase(history_[entry->info.model], entry->info.id);
   Publish();
   return entry->info;
+}
+
+void VersionKeeper::DeleteUnserved(VersionId id) {
+  const Entry* const entry = FindEntry(id);
+  if (entry == nullptr || entry->info.state != VersionState::kWarming) return;
+  const absl::StatusOr<VersionInfo> deleted =
+      Delete(entry->info.model, entry->info.label);
+  KV_CHECK(deleted.ok()) << deleted.status();
 }
 
 void VersionKeeper::RetireUnheld() {

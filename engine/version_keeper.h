@@ -1,6 +1,7 @@
 #ifndef KVASIR_ENGINE_VERSION_KEEPER_H_
 #define KVASIR_ENGINE_VERSION_KEEPER_H_
 
+#include <cstddef>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -16,6 +17,11 @@
 #include "engine/version_order.h"
 
 namespace kvasir {
+
+// FAILED_PRECONDITION, with both numbers, if another version besides `count`
+// would be more than kMaxResidentVersions. Deleted ones count until they are
+// gone.
+absl::Status CheckResidentCount(size_t count);
 
 // The versions that are resident and the moves that an operator makes with
 // them: add, activate, roll back, delete. Each move is one step for everybody:
@@ -38,7 +44,8 @@ class VersionKeeper {
 
   // The id that the next version gets once the cache knows it. `parts.id` is
   // set here. Warming, unless it is the first of its model: that one serves
-  // and is active at once. Same errors as CheckLabel().
+  // and is active at once. Same errors as CheckResidentCount() and
+  // CheckLabel().
   absl::StatusOr<VersionInfo> Add(ServedVersion::Parts parts, VersionInfo info);
 
   // A warming version is filled and may be named from now on.
@@ -52,6 +59,10 @@ class VersionKeeper {
   absl::StatusOr<VersionInfo> RollBack(std::string_view model);
   absl::StatusOr<VersionInfo> Delete(std::string_view model,
                                      std::string_view label);
+
+  // Deletes a version that is still warming. One that requests could get, now
+  // or earlier, is not touched; nor one that is not there any more.
+  void DeleteUnserved(VersionId id);
 
   // Retires the deleted versions that nobody holds any more. To be called at
   // every turn.

@@ -1,6 +1,7 @@
 #include "engine/version_loader.h"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -72,6 +73,7 @@ VersionInfo InfoOf(const ServedVersion::Parts& parts, std::string_view path,
   info.weights_digest = parts.info.digest;
   info.tokenizer_digest = parts.info.tokenizer_digest;
   info.path = path;
+  info.weight_bytes = parts.info.weight_bytes;
   info.quota_blocks = quota_blocks;
   info.created = absl::Now();
   return info;
@@ -112,8 +114,9 @@ std::vector<WarmPrefix> PrefixesToReplay(const KvCache& cache, VersionId active,
 }
 
 // Lets a new version serve when it is warm, or deletes it if it does not get
-// there: a version that is named has all that was asked for. On the engine
-// thread; `versions` outlives it.
+// there: a version that is named has all that was asked for. But one that
+// somebody has activated meanwhile stays, whatever became of it since: requests
+// have got it, and may again. On the engine thread; `versions` outlives it.
 class ServeWhenWarm final : public WarmSink {
  public:
   ServeWhenWarm(VersionKeeper* versions, VersionInfo info,
@@ -144,11 +147,8 @@ class ServeWhenWarm final : public WarmSink {
     sink_->OnEnd(serving.status(), serving.ok() ? *serving : VersionInfo());
   }
 
-  // One that somebody has activated meanwhile stays: requests get it.
   void GiveUp(const absl::Status& why) {
-    if (versions_->IsKept(info_.id)) {
-      (void)versions_->Delete(info_.model, info_.label);
-    }
+    versions_->DeleteUnserved(info_.id);
     sink_->OnEnd(why, VersionInfo());
   }
 
@@ -158,60 +158,95 @@ class ServeWhenWarm final : public WarmSink {
   const std::shared_ptr<VersionSink> sink_;
 };
 
+absl::Status CalledOff() {
+  return absl::UnavailableError("the engine drains and makes no new versions");
+}
+
 }  // namespace
 
 VersionLoader::VersionLoader(Parts parts) : parts_(std::move(parts)) {}
 
 VersionLoader::~VersionLoader() {
-  abandoned_ = true;
-  absl::MutexLock lock(&mu_);
-  if (thread_.joinable()) thread_.join();
+  CallOff();
+  std::thread thread;
+  {
+    absl::MutexLock lock(&mu_);
+    ending_ = true;
+    thread = std::move(thread_);
+  }
+  if (thread.joinable()) thread.join();
 }
 
 absl::Status VersionLoader::Begin(VersionOrder order) {
-  if (busy_.exchange(true)) {
+  absl::MutexLock lock(&mu_);
+  if (called_off_ || ending_) return CalledOff();
+  if (busy_) {
     return absl::FailedPreconditionError(
         "another version is being made; one at a time");
   }
-  absl::MutexLock lock(&mu_);
-  if (thread_.joinable()) thread_.join();
-  thread_ = std::thread(
-      [this, order = std::move(order)]() mutable { Make(std::move(order)); });
+  busy_ = true;
+  next_ = std::move(order);
+  if (!thread_.joinable()) thread_ = std::thread([this] { Run(); });
   return absl::OkStatus();
+}
+
+void VersionLoader::Run() {
+  while (true) {
+    std::optional<VersionOrder> order;
+    {
+      absl::MutexLock lock(&mu_);
+      mu_.Await(absl::Condition(this, &VersionLoader::HasNews));
+      // Whose order was taken on is told of its end, also at the end.
+      order = std::exchange(next_, std::nullopt);
+    }
+    if (!order.has_value()) return;
+    Make(*std::move(order));
+  }
 }
 
 void VersionLoader::Make(VersionOrder order) {
   const std::shared_ptr<VersionSink> sink = order.sink;
   std::string path;
-  absl::StatusOr<ServedVersion::Parts> made =
-      [&]() -> absl::StatusOr<ServedVersion::Parts> {
-    ASSIGN_OR_RETURN(const std::shared_ptr<const ServedVersion> active,
-                     parts_.directory->Resolve(order.model, ""));
-    // Before the weights are read, and again when the version is added.
-    for (const VersionInfo& info : parts_.directory->List()) {
-      if (order.label.empty() || info.label != order.label) continue;
-      return absl::AlreadyExistsError(
-          absl::StrCat("label: a version of ", QuoteText(info.model),
-                       " is called ", QuoteText(info.label), " already"));
-    }
-    ASSIGN_OR_RETURN(std::shared_ptr<const LoadedModel> revision,
-                     LoadRevision(order, *active));
-    if (revision->layout != parts_.layout) {
-      return absl::FailedPreconditionError(absl::StrCat(
-          "model_path: wanted a model whose cache blocks take ",
-          parts_.layout.BlockBytes(), " bytes as those of ", active->label(),
-          " do, found ", revision->layout.BlockBytes()));
-    }
-    RETURN_IF_ERROR(CheckWarmable(order, *active, revision->info));
-    path = order.path.empty() ? active->info().path : order.path;
-    return MakeVersionParts(parts_.options, std::move(revision),
-                            active->model(), order.label, parts_.promise);
-  }();
-  busy_ = false;  // whoever hears of the end may begin another
-  const absl::Status handed =
-      made.ok() ? Hand(std::move(order), *std::move(made), path)
-                : made.status();
-  if (!handed.ok()) sink->OnEnd(handed, VersionInfo());
+  absl::StatusOr<ServedVersion::Parts> made = MakeParts(order, path);
+  {
+    // Whoever hears of the end may begin another.
+    absl::MutexLock lock(&mu_);
+    busy_ = false;
+  }
+  absl::Status handed = made.ok()
+                            ? Hand(std::move(order), *std::move(made), path)
+                            : made.status();
+  if (handed.ok()) return;
+  if (called_off_) handed = CalledOff();
+  sink->OnEnd(handed, VersionInfo());
+}
+
+// `path` is where the weights come from.
+absl::StatusOr<ServedVersion::Parts> VersionLoader::MakeParts(
+    const VersionOrder& order, std::string& path) const {
+  ASSIGN_OR_RETURN(const std::shared_ptr<const ServedVersion> active,
+                   parts_.directory->Resolve(order.model, ""));
+  // Before the weights are read, and again when the version is added.
+  const std::vector<VersionInfo> resident = parts_.directory->List();
+  RETURN_IF_ERROR(CheckResidentCount(resident.size()));
+  for (const VersionInfo& info : resident) {
+    if (order.label.empty() || info.label != order.label) continue;
+    return absl::AlreadyExistsError(
+        absl::StrCat("label: a version of ", QuoteText(info.model),
+                     " is called ", QuoteText(info.label), " already"));
+  }
+  ASSIGN_OR_RETURN(std::shared_ptr<const LoadedModel> revision,
+                   LoadRevision(order, *active));
+  if (revision->layout != parts_.layout) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "model_path: wanted a model whose cache blocks take ",
+        parts_.layout.BlockBytes(), " bytes as those of ", active->label(),
+        " do, found ", revision->layout.BlockBytes()));
+  }
+  RETURN_IF_ERROR(CheckWarmable(order, *active, revision->info));
+  path = order.path.empty() ? active->info().path : order.path;
+  return MakeVersionParts(parts_.options, std::move(revision), active->model(),
+                          order.label, parts_.promise);
 }
 
 absl::StatusOr<std::shared_ptr<const LoadedModel>> VersionLoader::LoadRevision(
@@ -221,12 +256,19 @@ absl::StatusOr<std::shared_ptr<const LoadedModel>> VersionLoader::LoadRevision(
   options.model_path = order.path;
   options.model_name = active.model();
   options.load_progress = [this, &order](int64_t done, int64_t total) {
-    return !abandoned_ &&
+    return !called_off_ &&
            order.sink->OnProgress({.phase = VersionProgress::Phase::kLoading,
                                    .done = done,
                                    .total = total});
   };
-  ASSIGN_OR_RETURN(LoadedModel model, LoadModel(options));
+  // Once they are in memory, everybody can see them there.
+  WeightRoom held;
+  const auto admit = [&options, &held](int64_t bytes) -> absl::Status {
+    if (!options.hold_weights) return absl::OkStatus();
+    ASSIGN_OR_RETURN(held, options.hold_weights(bytes));
+    return absl::OkStatus();
+  };
+  ASSIGN_OR_RETURN(LoadedModel model, LoadModel(options, admit));
   if (auto resident = parts_.directory->FindRevision(model.info.digest)) {
     return resident;
   }

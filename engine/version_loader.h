@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -34,9 +35,12 @@ VersionInfo InfoOf(const ServedVersion::Parts& parts, std::string_view path,
 
 // Makes versions while the engine runs: reads the weights on a thread of its
 // own, one version at a time, and hands the result to the engine thread.
-// Weights that are resident already, by digest, are not kept twice.
+// Weights that are resident already, by digest, are not kept twice; but until
+// they are read nobody knows, so there has to be room for them (see
+// EngineOptions::hold_weights).
 //
-// Any thread.
+// Any thread, sinks that hear of their end included. One lock, under which
+// nothing is called.
 class VersionLoader {
  public:
   struct Parts {
@@ -49,14 +53,22 @@ class VersionLoader {
   // All that the parts point to outlives the loader.
   explicit VersionLoader(Parts parts);
 
-  // Gives up what is under way, and waits for the thread.
+  // Calls off, and waits for the thread.
   ~VersionLoader();
 
-  // FAILED_PRECONDITION while another version is being made.
+  // FAILED_PRECONDITION while another version is being made, UNAVAILABLE once
+  // called off.
   absl::Status Begin(VersionOrder order) ABSL_LOCKS_EXCLUDED(mu_);
 
+  // Makes nothing any more: what is being read is given up at the next tensor,
+  // and ends with UNAVAILABLE.
+  void CallOff() { called_off_ = true; }
+
  private:
-  void Make(VersionOrder order);
+  void Run() ABSL_LOCKS_EXCLUDED(mu_);
+  void Make(VersionOrder order) ABSL_LOCKS_EXCLUDED(mu_);
+  absl::StatusOr<ServedVersion::Parts> MakeParts(const VersionOrder& order,
+                                                 std::string& path) const;
   absl::StatusOr<std::shared_ptr<const LoadedModel>> LoadRevision(
       const VersionOrder& order, const ServedVersion& active) const;
   absl::Status Hand(VersionOrder order, ServedVersion::Parts version,
@@ -64,12 +76,17 @@ class VersionLoader {
   static void WarmUp(const VersionOrder& order, const VersionInfo& added,
                      const KvCache& cache, VersionKeeper& versions,
                      Inbox& inbox);
+  bool HasNews() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    return ending_ || next_.has_value();
+  }
 
   const Parts parts_;
-  std::atomic<bool> abandoned_{false};
-  std::atomic<bool> busy_{false};
+  std::atomic<bool> called_off_{false};
   absl::Mutex mu_;
-  std::thread thread_ ABSL_GUARDED_BY(mu_);
+  std::optional<VersionOrder> next_ ABSL_GUARDED_BY(mu_);
+  bool busy_ ABSL_GUARDED_BY(mu_) = false;  // from Begin() to the weights
+  bool ending_ ABSL_GUARDED_BY(mu_) = false;
+  std::thread thread_ ABSL_GUARDED_BY(mu_);  // from the first order on
 };
 
 }  // namespace kvasir

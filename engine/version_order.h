@@ -1,6 +1,7 @@
 #ifndef KVASIR_ENGINE_VERSION_ORDER_H_
 #define KVASIR_ENGINE_VERSION_ORDER_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -13,6 +14,9 @@
 
 namespace kvasir {
 
+// Of all models together; each is a label of metrics.
+inline constexpr size_t kMaxResidentVersions = 16;
+
 // What anybody may know of one version that is resident. Plain value. What its
 // blocks are and who holds it is in CacheSnapshot::versions, by `id`.
 struct VersionInfo {
@@ -23,6 +27,8 @@ struct VersionInfo {
   std::string weights_digest;
   std::string tokenizer_digest;
   std::string path;  // that the weights were read from
+  // Of these in memory; versions with the same digest share them.
+  int64_t weight_bytes = 0;
   VersionState state = VersionState::kWarming;
   bool active = false;    // what requests get that name no version
   bool retiring = false;  // deleted; here until the last request has ended
@@ -52,9 +58,10 @@ class VersionSink {
   // Once, last. OK: the version is there and serves whoever names it; `info`
   // says how it is called. ALREADY_EXISTS: the label is taken. NOT_FOUND: no
   // such model or file. FAILED_PRECONDITION: its blocks are of another shape,
-  // or another version is being made. RESOURCE_EXHAUSTED: no memory. CANCELLED:
-  // given up. UNAVAILABLE: the engine has ended. Or whatever is wrong with the
-  // file.
+  // or kMaxResidentVersions are there. RESOURCE_EXHAUSTED: no memory.
+  // CANCELLED: given up. UNAVAILABLE: the engine drains or has ended. Or
+  // whatever is wrong with the file. On an error no such version is left,
+  // unless requests got it before it was warm.
   virtual void OnEnd(const absl::Status& status, const VersionInfo& info) = 0;
 };
 

@@ -184,12 +184,6 @@ absl::StatusOr<VersionOrder> DecodeCreateVersion(
         absl::StrCat("warm_prefix_count: wanted 0 to ", kMaxHottestPrefixes,
                      ", found ", wire.warm_prefix_count()));
   }
-  if (const size_t count = backend.Versions().size();
-      count >= kMaxResidentVersions) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("wanted fewer than ", kMaxResidentVersions,
-                     " versions resident, found ", count, "; delete one"));
-  }
   VersionOrder order;
   ASSIGN_OR_RETURN(order.quota_blocks,
                    DecodeQuota(wire, BlockBytes(backend.Stats())));

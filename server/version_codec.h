@@ -20,8 +20,6 @@ namespace kvasir {
 inline constexpr size_t kMaxVersionLabelBytes = 128;
 inline constexpr size_t kMaxModelPathBytes = 4095;  // what Linux opens
 inline constexpr int32_t kMaxHottestPrefixes = 4096;
-// Resident ones; each is a label of metrics.
-inline constexpr size_t kMaxResidentVersions = 16;
 
 // The calls about versions, without the waiting. Pure but for what they ask the
 // backend.
@@ -47,8 +45,7 @@ absl::StatusOr<v1::ListCacheVersionsResponse> AnswerListVersions(
     const v1::ListCacheVersionsRequest& wire, const GenerationBackend& backend);
 
 // What a call wants to be made, without a sink. INVALID_ARGUMENT with the
-// field, wanted and found; FAILED_PRECONDITION if kMaxResidentVersions are
-// there.
+// field, wanted and found.
 absl::StatusOr<VersionOrder> DecodeCreateVersion(
     const v1::CreateCacheVersionRequest& wire,
     const GenerationBackend& backend);

@@ -213,6 +213,12 @@ int64_t Weights::memory_bytes() const {
   return bytes;
 }
 
+int64_t WeightBytes(const GgufFile& file) {
+  int64_t bytes = 0;
+  for (const GgufTensor& tensor : file.tensors()) bytes += tensor.bytes;
+  return bytes;
+}
+
 absl::StatusOr<Weights> LoadWeights(const GgufFile& file,
                                     const ModelConfig& config, Backend& backend,
                                     Progress progress) {

@@ -39,6 +39,10 @@ struct Weights {
   int64_t memory_bytes() const;
 };
 
+// What the tensors of a file take in memory, but for the padding of rows: they
+// are kept as they are stored.
+int64_t WeightBytes(const GgufFile& file);
+
 // Reads and repacks every tensor in one pass through the file.
 // `progress(done_bytes, total_bytes)` is called now and then; returning false
 // abandons the load with CANCELLED. Before anything is read, tensors that are

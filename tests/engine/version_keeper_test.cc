@@ -107,6 +107,46 @@ TEST_F(VersionKeeperTest, ALabelIsTakenOnce) {
   }
 }
 
+// Each is a label of metrics. Counted where a version is added: calls that are
+// checked earlier may come together.
+TEST_F(VersionKeeperTest, VersionsAreBounded) {
+  for (size_t i = 0; i < kMaxResidentVersions; ++i) {
+    ASSERT_TRUE(Add("m", std::to_string(i)).ok());
+  }
+  const absl::Status full = Add("m", "more").status();
+  EXPECT_EQ(full.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(full.message(),
+            "wanted fewer than 16 versions resident, found 16; delete one");
+  ASSERT_TRUE(keeper_->Delete("m", "5").ok());
+  EXPECT_FALSE(Add("m", "more").ok()) << "it has not gone yet";
+  keeper_->RetireUnheld();
+  EXPECT_TRUE(Add("m", "more").ok());
+}
+
+// A warm-up that does not get there takes its version with it, but never one
+// that requests have got: a rollback may want it again.
+TEST_F(VersionKeeperTest, OnlyWhatNeverServedIsDeletedForThat) {
+  ASSERT_TRUE(Add("m", "one").ok());
+  std::vector<VersionId> ids;
+  for (const std::string label : {"cold", "active", "rolled-back", "named"}) {
+    const auto added = Add("m", label);
+    ASSERT_TRUE(added.ok());
+    ids.push_back(added->id);
+  }
+  ASSERT_TRUE(keeper_->Activate("m", "rolled-back").ok());
+  ASSERT_TRUE(keeper_->RollBack("m").ok());
+  ASSERT_TRUE(keeper_->BeginServing(ids[3]).ok());
+  ASSERT_TRUE(keeper_->Activate("m", "active").ok());
+  for (const VersionId id : ids) keeper_->DeleteUnserved(id);
+  EXPECT_THAT(List(), ElementsAre("one draining", "cold warming retiring",
+                                  "active serving active",
+                                  "rolled-back draining", "named serving"));
+  keeper_->DeleteUnserved(ids[0]);
+  keeper_->RetireUnheld();
+  keeper_->DeleteUnserved(ids[0]);  // gone
+  EXPECT_EQ(List().size(), 4u);
+}
+
 TEST_F(VersionKeeperTest, AServingVersionCanBeNamedBeforeItIsActive) {
   // An operator tries a version before everybody gets it; a warming one is not
   // whole yet.

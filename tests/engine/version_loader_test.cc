@@ -2,7 +2,9 @@
 
 #include "engine/version_loader.h"
 
+#include <atomic>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -37,6 +39,7 @@ class RecordingVersion final : public VersionSink {
     EXPECT_FALSE(status.has_value()) << "ended twice";
     status = end;
     info = made;
+    if (on_end) on_end();
     done_.Notify();
   }
   absl::Status Wait() {
@@ -45,6 +48,7 @@ class RecordingVersion final : public VersionSink {
   }
 
   bool give_up = false;
+  std::function<void()> on_end;
   VersionProgress last;
   int reports = 0;
   std::optional<absl::Status> status;
@@ -64,6 +68,13 @@ class VersionLoaderTest : public ::testing::Test {
     options.version_label = "one";
     options.cache_blocks = 128;
     options.thread_count = 1;
+    options.hold_weights = [this](int64_t bytes) -> absl::StatusOr<WeightRoom> {
+      asked_bytes_.push_back(bytes);
+      if (on_hold_) on_hold_();
+      if (!hold_status_.ok()) return hold_status_;
+      ++held_;
+      return WeightRoom(this, [this](const void*) { --held_; });
+    };
     auto engine = Engine::Start(options);
     ASSERT_TRUE(engine.ok()) << engine.status();
     engine_ = *std::move(engine);
@@ -104,6 +115,12 @@ class VersionLoaderTest : public ::testing::Test {
     if (cached != nullptr) *cached = sink->accepted->cached_tokens;
     return sink->ids;
   }
+
+  // What hold_weights was asked, what it answers, and what is held.
+  std::vector<int64_t> asked_bytes_;
+  std::function<void()> on_hold_;
+  absl::Status hold_status_;
+  std::atomic<int> held_ = 0;
 
   std::string path_;
   std::unique_ptr<Engine> engine_;
@@ -210,6 +227,74 @@ TEST_F(VersionLoaderTest, ADeletedVersionLeavesNothing) {
   EXPECT_EQ(engine_->Stats().cache.versions[1].blocks, BlockCounts());
   EXPECT_EQ(engine_->DeleteVersion("", "one").status().code(),
             absl::StatusCode::kFailedPrecondition);
+}
+
+// RES-1: what is read stays in memory, so somebody has to say that it fits.
+TEST_F(VersionLoaderTest, WeightsAreReadOnlyIfThereIsRoom) {
+  EXPECT_TRUE(asked_bytes_.empty()) << "the first ones are the cache's to mind";
+  const std::string path = Write("second.gguf", {.seed = 2});
+  hold_status_ = absl::ResourceExhaustedError("wanted 2, found 1");
+  const auto refused = Create("two", path);
+  EXPECT_EQ(*refused->status, hold_status_);
+  EXPECT_EQ(refused->reports, 0) << "nothing was read";
+  EXPECT_EQ(engine_->Versions().size(), 1u);
+  hold_status_ = absl::OkStatus();
+  EXPECT_TRUE(Create("alias", "")->status->ok());
+  EXPECT_EQ(asked_bytes_.size(), 1u) << "an alias takes none";
+  int held_while_read = 0;
+  on_hold_ = [&] { held_while_read = held_; };
+  EXPECT_TRUE(Create("two", path)->status->ok());
+  EXPECT_EQ(held_while_read, 0);
+  EXPECT_EQ(held_, 0) << "they are in memory, where everybody sees them";
+  const std::vector<VersionInfo> versions = engine_->Versions();
+  ASSERT_EQ(versions.size(), 3u);
+  EXPECT_EQ(versions[1].weight_bytes, versions[0].weight_bytes);
+  EXPECT_EQ(versions[1].weights_digest, versions[0].weights_digest);
+  // Rows are padded in memory.
+  EXPECT_LE(asked_bytes_.back(), versions[2].weight_bytes);
+  EXPECT_GT(asked_bytes_.back(), versions[2].weight_bytes * 3 / 4);
+  EXPECT_FALSE(
+      Create("three", Write("wide.gguf", {.layer_count = 3}))->status->ok());
+  EXPECT_EQ(held_, 0);
+}
+
+// A client that hears that its call has failed calls again, from where it hears
+// it; that is the thread which makes versions.
+TEST_F(VersionLoaderTest, WhoHearsOfAnEndMayBeginAnother) {
+  auto second = std::make_shared<RecordingVersion>();
+  auto first = std::make_shared<RecordingVersion>();
+  first->on_end = [&] {
+    EXPECT_TRUE(engine_->CreateVersion({.label = "two", .sink = second}).ok());
+  };
+  ASSERT_TRUE(
+      engine_->CreateVersion({.path = "/nowhere.gguf", .sink = first}).ok());
+  EXPECT_FALSE(first->Wait().ok());
+  EXPECT_TRUE(second->Wait().ok());
+  EXPECT_EQ(engine_->Versions().back().label, "two");
+}
+
+// C10: a version that is being read is nobody's yet.
+TEST_F(VersionLoaderTest, ADrainCallsOffWhatIsBeingRead) {
+  on_hold_ = [this] { engine_->BeginDrain(); };
+  const auto made = Create("two", Write("second.gguf", {.seed = 2}));
+  EXPECT_EQ(made->status->code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(made->reports, 0);
+  EXPECT_EQ(engine_->Versions().size(), 1u);
+  EXPECT_EQ(held_, 0);
+  const absl::Status late = engine_->CreateVersion(
+      {.label = "three", .sink = std::make_shared<RecordingVersion>()});
+  EXPECT_EQ(late.code(), absl::StatusCode::kUnavailable);
+}
+
+// One that is too many is told before minutes of reading.
+TEST_F(VersionLoaderTest, VersionsAreCountedBeforeTheyAreRead) {
+  for (size_t i = 1; i < kMaxResidentVersions; ++i) {
+    ASSERT_TRUE(Create(std::to_string(i), "")->status->ok());
+  }
+  const auto full = Create("more", Write("second.gguf", {.seed = 2}));
+  EXPECT_EQ(full->status->code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(full->status->message()), HasSubstr("found 16"));
+  EXPECT_TRUE(asked_bytes_.empty());
 }
 
 TEST_F(VersionLoaderTest, AnEngineEndsWhileAVersionIsMade) {

@@ -1,6 +1,7 @@
 // A version that is warmed before it serves: from the hottest prefixes of the
 // one that does, or not at all.
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -32,6 +33,10 @@ class RecordingVersion final : public VersionSink {
  public:
   bool OnProgress(const VersionProgress& progress) override {
     last = progress;
+    if (progress.phase == VersionProgress::Phase::kWarming &&
+        !warming.HasBeenNotified()) {
+      warming.Notify();
+    }
     return !(give_up && progress.phase != VersionProgress::Phase::kLoading);
   }
   void OnEnd(const absl::Status& end, const VersionInfo& made) override {
@@ -41,7 +46,8 @@ class RecordingVersion final : public VersionSink {
   }
   void WaitUntilEnded() { done_.WaitForNotification(); }
 
-  bool give_up = false;  // as soon as it warms
+  std::atomic<bool> give_up = false;  // as soon as it warms
+  absl::Notification warming;
   std::optional<absl::Status> status;
   VersionInfo info;
   VersionProgress last;
@@ -171,6 +177,41 @@ TEST_F(VersionWarmupTest, GivenUpOrNotWholeItIsDeleted) {
   ASSERT_TRUE(engine_->FlushCache().ok());
   const BlockCounts blocks = engine_->Stats().cache.tiers.front().blocks;
   EXPECT_EQ(blocks.free, blocks.total()) << "C4";
+}
+
+// Requests have got it, so it is no longer the warm-up's to delete.
+TEST_F(VersionWarmupTest, GivenUpAfterARollbackItStays) {
+  options_.prefill_chunk = 1;  // so that the warm-up takes its time
+  Start();
+  for (int i = 0; i < 2; ++i) Ask(RandomPrompt(1, 1000));
+  auto sink = std::make_shared<RecordingVersion>();
+  ASSERT_TRUE(
+      engine_->CreateVersion({.label = "b", .warm_prefixes = 1, .sink = sink})
+          .ok());
+  sink->warming.WaitForNotification();
+  ASSERT_TRUE(engine_->ActivateVersion("", "b").ok());
+  ASSERT_TRUE(engine_->RollBackVersion("").ok());
+  sink->give_up = true;
+  sink->WaitUntilEnded();
+  EXPECT_EQ(sink->status->code(), absl::StatusCode::kCancelled);
+  ASSERT_EQ(engine_->Versions().size(), 2u);
+  EXPECT_FALSE(engine_->Versions()[1].retiring);
+  EXPECT_TRUE(engine_->ActivateVersion("", "b").ok());
+}
+
+TEST_F(VersionWarmupTest, ADrainCallsOffTheWarmingOfAVersion) {
+  options_.prefill_chunk = 1;
+  Start();
+  for (int i = 0; i < 2; ++i) Ask(RandomPrompt(1, 1000));
+  auto sink = std::make_shared<RecordingVersion>();
+  ASSERT_TRUE(
+      engine_->CreateVersion({.label = "b", .warm_prefixes = 1, .sink = sink})
+          .ok());
+  sink->warming.WaitForNotification();
+  engine_->BeginDrain();
+  sink->WaitUntilEnded();
+  EXPECT_EQ(sink->status->code(), absl::StatusCode::kUnavailable);
+  WaitUntilOnly("a");
 }
 
 // The engine's own calls, with its thread.

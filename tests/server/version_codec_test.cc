@@ -193,18 +193,6 @@ TEST_F(DecodeCreateVersionTest, LimitsAreNamed) {
   ExpectInvalid("quota_bytes: wanted at least one block of 100 bytes");
 }
 
-// Each version is a label of metrics, and one without a file costs no memory
-// that would stop anybody.
-TEST_F(DecodeCreateVersionTest, VersionsAreBounded) {
-  for (size_t i = 1; i < kMaxResidentVersions; ++i) {
-    EXPECT_TRUE(DecodeCreateVersion(wire_, backend_).ok());
-    backend_.AddVersion(absl::StrCat("v", i), VersionState::kServing);
-  }
-  const absl::Status status = DecodeCreateVersion(wire_, backend_).status();
-  EXPECT_TRUE(absl::IsFailedPrecondition(status)) << status;
-  EXPECT_THAT(std::string(status.message()), HasSubstr("found 16"));
-}
-
 TEST(VersionMoves, ANameIsWantedAndAFingerprintIsOne) {
   FakeBackend backend;
   backend.AddVersion("green", VersionState::kServing);
