@@ -15,7 +15,8 @@
 namespace kvasir {
 
 // A runner that does what another one does, and what the hooks say. Engine
-// thread only. Remembers every sequence it has seen, so it is for tests alone.
+// thread only. With a script it remembers every sequence it has seen, so it is
+// for tests alone.
 class HookedRunner final : public StepRunner {
  public:
   HookedRunner(std::shared_ptr<StepRunner> inner, EngineTestHooks hooks);

@@ -112,7 +112,8 @@ grpc::ServerWriteReactor<grpc::ByteBuffer>* AdminService::WarmCache(
     ASSIGN_OR_RETURN(GenerationBackend * backend, state_->Accepting());
     ASSIGN_OR_RETURN(v1::WarmCacheRequest request,
                      ParseRequest<v1::WarmCacheRequest>(*wire));
-    return StartWarmCache(std::move(request), *backend, *work_, reactor);
+    return StartWarmCache(std::move(request), *backend, *state_, *warming_,
+                          reactor);
   };
   if (const absl::Status started = start(); !started.ok()) {
     reactor->End(started);

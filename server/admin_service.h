@@ -67,12 +67,17 @@ using RawAdminService =
   }
 
 // kvasir.v1.CacheAdmin. What waits for the engine runs on `work`, not on gRPC's
-// threads. What is pointed to outlives the service.
+// threads; prompts to be warmed are tokenised on `warming`, which may take
+// long. What is pointed to outlives the service.
 class AdminService final : public RawAdminService {
  public:
   AdminService(ServerState* state, CallStats* stats, WorkPool* work,
-               MemoryWatch* memory)
-      : state_(state), stats_(stats), work_(work), memory_(memory) {}
+               WorkPool* warming, MemoryWatch* memory)
+      : state_(state),
+        stats_(stats),
+        work_(work),
+        warming_(warming),
+        memory_(memory) {}
 
   grpc::ServerUnaryReactor* GetCacheStats(grpc::CallbackServerContext* context,
                                           const grpc::ByteBuffer* wire,
@@ -121,6 +126,7 @@ class AdminService final : public RawAdminService {
   ServerState* const state_;
   CallStats* const stats_;
   WorkPool* const work_;
+  WorkPool* const warming_;
   MemoryWatch* const memory_;
 };
 

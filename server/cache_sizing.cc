@@ -4,6 +4,7 @@
 #include <limits>
 #include <string>
 
+#include "absl/container/flat_hash_set.h"
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 
@@ -86,6 +87,35 @@ absl::StatusOr<SizedCache> SizeCacheAtStart(const MemoryState& state,
   }
   sized.over_budget = sized.bytes > sized.room.budget.left;
   return sized;
+}
+
+int64_t ResidentWeightBytes(absl::Span<const VersionInfo> versions) {
+  absl::flat_hash_set<std::string> seen;
+  int64_t bytes = 0;
+  for (const VersionInfo& version : versions) {
+    if (seen.insert(version.weights_digest).second) {
+      bytes += version.weight_bytes;
+    }
+  }
+  return bytes;
+}
+
+absl::StatusOr<int64_t> SizeCacheBeside(const CacheRoom& room,
+                                        const CacheBeside& beside,
+                                        int64_t weight_bytes) {
+  const int64_t left = room.budget.left;
+  if (weight_bytes <= left - beside.cache) return beside.cache;
+  const int64_t target =
+      (left - weight_bytes) / beside.block_bytes * beside.block_bytes;
+  if (target >= std::max(beside.least, beside.block_bytes) &&
+      target < beside.cache) {
+    return target;
+  }
+  return absl::ResourceExhaustedError(absl::StrCat(
+      "model_path: wanted ", FormatBytes(weight_bytes),
+      " for its weights, found ",
+      FormatBytes(std::max<int64_t>(left - beside.least, 0)), " in ",
+      Explain(room), ", less ", FormatBytes(beside.least), " of cache"));
 }
 
 int64_t FloorFor(int64_t start_bytes, int64_t context_bytes) {

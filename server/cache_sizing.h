@@ -5,6 +5,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 
 #include "cache/resize_planner.h"
 #include "engine/engine.h"
@@ -60,6 +61,25 @@ struct SizedCache {
 absl::StatusOr<SizedCache> SizeCacheAtStart(const MemoryState& state,
                                             const CacheSizing& sizing,
                                             const CacheSizeQuery& query);
+
+// What the weights of these versions take; a revision that several of them
+// share counts once.
+int64_t ResidentWeightBytes(absl::Span<const VersionInfo> versions);
+
+// A cache that further weights are to fit beside. Bytes.
+struct CacheBeside {
+  int64_t cache = 0;  // its size, whole blocks
+  int64_t least = 0;  // that it may be shrunk to for them
+  int64_t block_bytes = 1;
+};
+
+// How large the cache may be for `weight_bytes` more to fit beside it, in whole
+// blocks: as large as it is, or what is left. `room` is without them.
+// RESOURCE_EXHAUSTED with wanted, found and the limit if they do not fit beside
+// the least cache either (RES-1).
+absl::StatusOr<int64_t> SizeCacheBeside(const CacheRoom& room,
+                                        const CacheBeside& beside,
+                                        int64_t weight_bytes);
 
 // The size that the cache is not shrunk below by itself, where the operator
 // names none: an eighth of the size at start, or more to keep room for one

@@ -154,8 +154,13 @@ int Daemon::Load() {
        {"grpc", server_->grpc_address().ToString()},
        {"metrics", server_->metrics_address().ToString()}});
   EngineOptions options = config_.engine;
-  options.size_cache = [this](const CacheSizeQuery& query) {
-    return server_->SizeCache(query);
+  // The server outlives the engine, but not its own pointer here.
+  KvasirServer* const server = server_.get();
+  options.size_cache = [server](const CacheSizeQuery& query) {
+    return server->SizeCache(query);
+  };
+  options.hold_weights = [server](int64_t bytes) {
+    return server->HoldWeights(bytes);
   };
   ModelLoad load(
       std::move(options),
@@ -255,6 +260,7 @@ int Daemon::Drain() {
       Log(LogLevel::kWarning, "the grace period is over",
           {{"cancelled", absl::StrCat(cut)}});
     }
+    warmup_.reset();
     server_.reset();
     drained = true;
     signals_.Wake();

@@ -42,6 +42,11 @@ constexpr auto kLastWords = std::chrono::milliseconds(500);
 constexpr int kTokenizeThreads = 2;
 constexpr size_t kMaxTokenizeTasks = 64;
 
+// WarmCache calls whose prompts are not tokenised yet. One thread: warm-ups are
+// in no hurry, and a call of the largest size takes it minutes.
+constexpr size_t kMaxWaitingWarmCalls = 16;
+constexpr size_t kMaxWaitingWarmBytes = size_t{256} << 20;
+
 void Configure(const ServerConfig& config, grpc::ServerBuilder& builder) {
   builder.SetMaxReceiveMessageSize(static_cast<int>(config.max_message_bytes));
   // A compressed message is unpacked before its size is looked at, so that a
@@ -69,7 +74,7 @@ struct KvasirServer::Impl {
         exporter(&state, &calls, &memory),
         inference(&state, &calls, &tokenizing,
                   GenerateReactor::Limits{config.stream_queue_limit}),
-        admin(&state, &calls, &administering, &memory) {}
+        admin(&state, &calls, &administering, &warming, &memory) {}
 
   ServerState state;
   CallStats calls;
@@ -77,6 +82,9 @@ struct KvasirServer::Impl {
   MetricsExporter exporter;
   std::unique_ptr<GenerationBackend> backend;
   WorkPool administering{{.task_name = "administrative calls"}};
+  WorkPool warming{{.max_tasks = kMaxWaitingWarmCalls,
+                    .max_bytes = kMaxWaitingWarmBytes,
+                    .task_name = "warm calls"}};
   WorkPool tokenizing{{.threads = kTokenizeThreads,
                        .max_tasks = kMaxTokenizeTasks,
                        .task_name = "texts to be tokenised"}};
@@ -149,11 +157,16 @@ absl::StatusOr<int64_t> KvasirServer::SizeCache(const CacheSizeQuery& query) {
   return impl_->memory.SizeCache(query);
 }
 
+absl::StatusOr<WeightRoom> KvasirServer::HoldWeights(int64_t bytes) {
+  return impl_->memory.HoldWeights(bytes);
+}
+
 void KvasirServer::Serve(std::unique_ptr<GenerationBackend> backend) {
   impl_->backend = std::move(backend);
+  // Before calls can ask for weights to be read.
+  impl_->memory.Start(impl_->backend.get());
   impl_->state.Serve(impl_->backend.get());
   impl_->health->Update();
-  impl_->memory.Start(impl_->backend.get());
 }
 
 void KvasirServer::HoldReady() { impl_->state.HoldReady(); }

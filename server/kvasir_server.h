@@ -35,6 +35,10 @@ class KvasirServer {
   // Serve().
   absl::StatusOr<int64_t> SizeCache(const CacheSizeQuery& query);
 
+  // Whether there is memory for the weights of a further revision; see
+  // MemoryWatch. Any thread, after Serve(), also while this is destroyed.
+  absl::StatusOr<WeightRoom> HoldWeights(int64_t bytes);
+
   // The model is loaded: from now on calls are served. Once.
   void Serve(std::unique_ptr<GenerationBackend> backend);
 

@@ -17,6 +17,9 @@
 namespace kvasir {
 namespace {
 
+// How long weights wait for a resize that is under way.
+constexpr absl::Duration kOrderPatience = absl::Seconds(10);
+
 const char* CauseText(ResizeCause cause) {
   switch (cause) {
     case ResizeCause::kLimit:
@@ -49,6 +52,15 @@ class AutomaticResize final : public ResizeSink {
   std::optional<std::pair<absl::Status, ResizeReport>> end() const {
     absl::MutexLock lock(&mu_);
     return end_;
+  }
+  // The engine tells the end of every order that it takes.
+  std::pair<absl::Status, ResizeReport> WaitForEnd() const {
+    absl::MutexLock lock(&mu_);
+    const auto ended = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+      return end_.has_value();
+    };
+    mu_.Await(absl::Condition(&ended));
+    return *end_;
   }
 
  private:
@@ -147,12 +159,14 @@ void MemoryWatch::LogWhatIsWatched() const {
 
 void MemoryWatch::Look(absl::Duration now) {
   const absl::StatusOr<MemoryState> state = ReadState();
+  const int64_t weights = ResidentWeightBytes(backend_->Versions());
   const CacheSnapshot cache = backend_->Stats().cache;
   if (!state.ok() || cache.tiers.empty()) return;
   std::optional<Ended> ended;
   std::optional<ResizeOrder> order;
   {
     absl::MutexLock lock(&mu_);
+    weight_bytes_ = weights;
     ended = TakeEnd(now);
     Notice(cache, *state, now);
     order = Decide(*state, now);
@@ -187,36 +201,121 @@ std::optional<MemoryWatch::Ended> MemoryWatch::TakeEnd(absl::Duration now) {
   return Ended{end->first, end->second, cause_};
 }
 
-void MemoryWatch::Notice(const CacheSnapshot& cache, const MemoryState& state,
-                         absl::Duration now) {
+MemoryWatch::Seen MemoryWatch::SeenIn(const CacheSnapshot& cache) const {
   const TierSnapshot& tier = cache.tiers.front();
   const BlockCounts& blocks = tier.blocks;
-  if (tier.capacity_bytes != seen_.cache) changed_ = now;
-  seen_.block_bytes = tier.block_bytes;
-  seen_.cache = tier.capacity_bytes;
+  Seen seen;
+  seen.block_bytes = tier.block_bytes;
+  seen.cache = tier.capacity_bytes;
   // Pinned prefixes stay, too, and a shrink down to them is refused.
-  seen_.held = std::max(blocks.pinned + blocks.reserved,
-                        cache.pinned_blocks > 0 ? cache.pinned_blocks + 1 : 0) *
-               tier.block_bytes;
-  seen_.resident = std::min(
-      std::max(seen_.resident, seen_.held + blocks.cached * tier.block_bytes),
-      seen_.cache);
+  seen.held = std::max(blocks.pinned + blocks.reserved,
+                       cache.pinned_blocks > 0 ? cache.pinned_blocks + 1 : 0) *
+              tier.block_bytes;
+  seen.resident = std::min(
+      std::max(seen_.resident, seen.held + blocks.cached * tier.block_bytes),
+      seen.cache);
+  return seen;
+}
+
+void MemoryWatch::Notice(const CacheSnapshot& cache, const MemoryState& state,
+                         absl::Duration now) {
+  const Seen seen = SeenIn(cache);
+  if (seen.cache != seen_.cache) changed_ = now;
+  seen_ = seen;
   const bool stalled = state.pressure && state.pressure->some > kCalmStalled;
   calm_since_ = stalled ? now : std::max(calm_since_, changed_);
   if (now - calm_since_ >= kMaxCalmTime) calm_needed_ = kCalmTime;
 }
 
-CacheRoom MemoryWatch::RoomIn(const MemoryState& state) const {
+// Weights that are coming count as a whole, however much of them is in use
+// already.
+CacheRoom MemoryWatch::RoomIn(MemoryState state, const Seen& seen) const {
+  for (MemoryLimit& limit : state.limits) {
+    for (const MemoryLimit& before : coming_.before) {
+      if (limit.file != before.file || limit.used_bytes == 0) continue;
+      limit.used_bytes =
+          std::max(limit.used_bytes, before.used_bytes + coming_.bytes);
+    }
+  }
   CacheSizing sizing = sizing_;
   if (given_) sizing.share = 1;
   return FindRoom(state, sizing,
-                  {.weights = weight_bytes_, .cache_resident = seen_.resident},
-                  seen_.block_bytes);
+                  {.weights = weight_bytes_ + coming_.bytes,
+                   .cache_resident = seen.resident},
+                  seen.block_bytes);
+}
+
+absl::StatusOr<int64_t> MemoryWatch::SizeBeside(const MemoryState& state,
+                                                const Seen& seen,
+                                                int64_t bytes) const {
+  const int64_t least =
+      sizing_.auto_resize
+          ? std::min(std::max(floor_bytes_, seen.held), seen.cache)
+          : seen.cache;
+  return SizeCacheBeside(
+      RoomIn(state, seen),
+      {.cache = seen.cache, .least = least, .block_bytes = seen.block_bytes},
+      bytes);
+}
+
+absl::StatusOr<WeightRoom> MemoryWatch::HoldWeights(int64_t bytes) {
+  KV_CHECK(backend_ != nullptr);
+  {
+    // What is under way ends without waiting for anybody.
+    absl::MutexLock lock(&mu_);
+    mu_.AwaitWithTimeout(absl::Condition(this, &MemoryWatch::NoOrder),
+                         kOrderPatience);
+  }
+  ASSIGN_OR_RETURN(const MemoryState state, ReadState());
+  const int64_t weights = ResidentWeightBytes(backend_->Versions());
+  const CacheSnapshot cache = backend_->Stats().cache;
+  if (cache.tiers.empty()) return WeightRoom();
+  std::optional<ResizeOrder> order;
+  std::shared_ptr<AutomaticResize> sink;
+  {
+    absl::MutexLock lock(&mu_);
+    weight_bytes_ = weights;
+    const Seen seen = SeenIn(cache);
+    ASSIGN_OR_RETURN(const int64_t target, SizeBeside(state, seen, bytes));
+    if (target < seen.cache && order_ != nullptr) {
+      return absl::ResourceExhaustedError(
+          "model_path: the cache is changing its size; try again");
+    }
+    KV_CHECK(coming_.bytes == 0) << "two revisions are read at a time";
+    coming_ = {bytes, state.limits};
+    if (target < seen.cache) {
+      cause_ = ResizeCause::kLimit;
+      order = OrderFor(target, seen);
+      sink = order_;
+    }
+  }
+  WeightRoom held(this, [this](const void*) {
+    absl::MutexLock lock(&mu_);
+    coming_ = {};
+  });
+  if (order) RETURN_IF_ERROR(MakeRoom(*std::move(order), *sink, bytes));
+  return held;
+}
+
+absl::Status MemoryWatch::MakeRoom(ResizeOrder order, AutomaticResize& sink,
+                                   int64_t bytes) {
+  const int64_t target = order.target_blocks;
+  Log(LogLevel::kInfo, "the cache makes room for weights",
+      {{"weights", FormatBytes(bytes)}, {"blocks", absl::StrCat(target)}});
+  const absl::Status taken = backend_->ResizeCache(std::move(order));
+  if (!taken.ok()) sink.OnEnd(taken, {});
+  const auto [status, report] = sink.WaitForEnd();
+  if (status.ok() && report.block_count <= target) return absl::OkStatus();
+  return absl::ResourceExhaustedError(
+      absl::StrCat("model_path: wanted ", FormatBytes(bytes),
+                   " for its weights and a cache of ", target,
+                   " blocks beside them, found ", report.block_count, " blocks",
+                   status.ok() ? "" : absl::StrCat(": ", status.message())));
 }
 
 SizingView MemoryWatch::View(const MemoryState& state,
                              absl::Duration now) const {
-  const CacheRoom room = RoomIn(state);
+  const CacheRoom room = RoomIn(state, seen_);
   SizingView view;
   view.left = room.budget.left;
   view.reserve = room.budget.reserve;
@@ -244,11 +343,15 @@ std::optional<ResizeOrder> MemoryWatch::Decide(const MemoryState& state,
   if (decision.cause == ResizeCause::kNone) return std::nullopt;
   calm_needed_ = CalmNeededAfter(cause_, decision.cause, calm_needed_);
   cause_ = decision.cause;
+  return OrderFor(decision.target, seen_);
+}
+
+ResizeOrder MemoryWatch::OrderFor(int64_t target_bytes, const Seen& seen) {
   order_ = std::make_shared<AutomaticResize>();
   ResizeOrder order;
-  order.target_blocks = decision.target / seen_.block_bytes;
+  order.target_blocks = target_bytes / seen.block_bytes;
   order.strategy = ResizeStrategy::kEvict;
-  order.from_blocks = seen_.cache / seen_.block_bytes;
+  order.from_blocks = seen.cache / seen.block_bytes;
   order.sink = order_;
   return order;
 }
@@ -256,7 +359,7 @@ std::optional<ResizeOrder> MemoryWatch::Decide(const MemoryState& state,
 absl::StatusOr<CacheRoom> MemoryWatch::Room() const {
   ASSIGN_OR_RETURN(const MemoryState state, ReadState());
   absl::MutexLock lock(&mu_);
-  return RoomIn(state);
+  return RoomIn(state, seen_);
 }
 
 void MemoryWatch::OnOperatorResize(int64_t bytes) {

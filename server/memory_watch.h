@@ -5,7 +5,9 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string>
 #include <thread>
+#include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
@@ -47,6 +49,15 @@ class MemoryWatch {
   absl::StatusOr<int64_t> SizeCache(const CacheSizeQuery& query)
       ABSL_LOCKS_EXCLUDED(mu_);
 
+  // Whether the weights of a further revision fit under the limits, beside the
+  // cache and all that is there; what EngineOptions::hold_weights wants. Where
+  // the cache may change its size by itself it is shrunk first, down to its
+  // floor or what requests hold, for as long as the engine takes. Errors as of
+  // ReadMemoryState() and SizeCacheBeside(), and RESOURCE_EXHAUSTED if the
+  // cache cannot make room. Not before Attach().
+  absl::StatusOr<WeightRoom> HoldWeights(int64_t bytes)
+      ABSL_LOCKS_EXCLUDED(mu_);
+
   // Looks every kPeriod from now on, on a thread of its own. Once.
   void Start(GenerationBackend* backend);
   void Stop() ABSL_LOCKS_EXCLUDED(mu_);
@@ -77,6 +88,12 @@ class MemoryWatch {
     int64_t held = 0;
   };
 
+  // Weights that are being read, and what the limits' files said before.
+  struct Coming {
+    int64_t bytes = 0;
+    std::vector<MemoryLimit> before;
+  };
+
   // An order of its own that has come to its end.
   struct Ended {
     absl::Status status;
@@ -89,22 +106,36 @@ class MemoryWatch {
   // What has happened since the last look.
   std::optional<Ended> TakeEnd(absl::Duration now)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  Seen SeenIn(const CacheSnapshot& cache) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Notice(const CacheSnapshot& cache, const MemoryState& state,
               absl::Duration now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  bool NoOrder() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    return order_ == nullptr || stop_;
+  }
   // What to do about it.
-  CacheRoom RoomIn(const MemoryState& state) const
+  CacheRoom RoomIn(MemoryState state, const Seen& seen) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   SizingView View(const MemoryState& state, absl::Duration now) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   std::optional<ResizeOrder> Decide(const MemoryState& state,
                                     absl::Duration now)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  ResizeOrder OrderFor(int64_t target_bytes, const Seen& seen)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // For weights that are to come.
+  absl::StatusOr<int64_t> SizeBeside(const MemoryState& state, const Seen& seen,
+                                     int64_t bytes) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  absl::Status MakeRoom(ResizeOrder order, AutomaticResize& sink, int64_t bytes)
+      ABSL_LOCKS_EXCLUDED(mu_);
 
   const CacheSizing sizing_;
   GenerationBackend* backend_ = nullptr;  // fixed by Attach()
 
   mutable absl::Mutex mu_;
-  int64_t weight_bytes_ ABSL_GUARDED_BY(mu_) = 0;
+  int64_t weight_bytes_ ABSL_GUARDED_BY(mu_) = 0;  // of all resident revisions
+  Coming coming_ ABSL_GUARDED_BY(mu_);
   int64_t floor_bytes_ ABSL_GUARDED_BY(mu_) = 0;
   int64_t ceiling_bytes_ ABSL_GUARDED_BY(mu_) = 0;
   bool given_ ABSL_GUARDED_BY(mu_) = false;  // the size is the operator's

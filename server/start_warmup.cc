@@ -27,7 +27,8 @@ constexpr size_t kMaxNamedLines = 20;
 // What the engine has told, and what it is told.
 class StartWarmup::Sink final : public WarmSink {
  public:
-  explicit Sink(std::function<void()> on_end) : on_end_(std::move(on_end)) {}
+  Sink(size_t total, std::function<void()> on_end)
+      : total_(total), on_end_(std::move(on_end)) {}
 
   bool OnProgress(const WarmReport& report) override {
     absl::MutexLock lock(&mu_);
@@ -48,6 +49,10 @@ class StartWarmup::Sink final : public WarmSink {
   void CallOff() {
     absl::MutexLock lock(&mu_);
     called_off_ = true;
+  }
+  bool called_off() const {
+    absl::MutexLock lock(&mu_);
+    return called_off_;
   }
   // In the order of the engine's prefixes, the line of each.
   void SetLines(std::vector<int> lines, size_t refused) {
@@ -89,12 +94,13 @@ class StartWarmup::Sink final : public WarmSink {
         "the warm-up is not done by its deadline and goes on",
         {{"deadline", absl::FormatDuration(deadline)},
          {"done", absl::StrCat(report_.done_count)},
-         {"missing", absl::StrCat(lines_.size() + refused_ -
-                                  static_cast<size_t>(report_.done_count))},
+         {"missing",
+          absl::StrCat(total_ - static_cast<size_t>(report_.done_count))},
          {"computed_tokens", absl::StrCat(report_.computed_tokens)}});
   }
 
  private:
+  const size_t total_;  // prompts of the file
   const std::function<void()> on_end_;
   mutable absl::Mutex mu_;
   bool called_off_ ABSL_GUARDED_BY(mu_) = false;
@@ -106,35 +112,55 @@ class StartWarmup::Sink final : public WarmSink {
 };
 
 StartWarmup::StartWarmup(const WarmFile* file, std::function<void()> on_end)
-    : file_(file), sink_(std::make_shared<Sink>(std::move(on_end))) {}
+    : file_(file),
+      sink_(std::make_shared<Sink>(file->lines.size(), std::move(on_end))) {}
 
-StartWarmup::~StartWarmup() = default;
+StartWarmup::~StartWarmup() {
+  CallOff();
+  if (thread_.joinable()) thread_.join();
+}
 
 void StartWarmup::Begin(GenerationBackend& backend) {
+  thread_ = std::thread([this, &backend] { HandOver(backend); });
+}
+
+void StartWarmup::HandOver(GenerationBackend& backend) {
   WarmOrder order;
   order.version = FirstVersion(backend);
   order.sink = sink_;
   const ServedModel model = ModelOf(*order.version);
   std::vector<int> lines;
+  int64_t tokens = 0;
   for (int i = 0; i < file_->request.prompts_size(); ++i) {
+    if (sink_->called_off()) break;
     const int line = file_->lines[static_cast<size_t>(i)];
     absl::StatusOr<WarmPrefix> prefix =
         DecodeWarmPrompt(file_->request, i, model);
-    if (prefix.ok()) {
+    absl::Status fits = prefix.status();
+    if (fits.ok()) {
+      const auto count = static_cast<int64_t>(prefix->tokens.size());
+      fits = CheckWarmTokens(tokens + count);
+      if (fits.ok()) tokens += count;
+    }
+    if (fits.ok()) {
       order.prefixes.push_back(*std::move(prefix));
       lines.push_back(line);
       continue;
     }
     Log(LogLevel::kWarning, "a prefix cannot be warmed",
         {{"line", absl::StrCat(line)},
-         {"reason", std::string(prefix.status().message())}});
+         {"reason", std::string(fits.message())}});
   }
   const size_t refused = file_->lines.size() - lines.size();
   sink_->SetLines(std::move(lines), refused);
-  const absl::Status handed =
-      order.prefixes.empty()
-          ? absl::InvalidArgumentError("no prefix can be warmed")
-          : backend.WarmCache(std::move(order));
+  absl::Status handed;
+  if (sink_->called_off()) {
+    handed = absl::CancelledError("the warm-up was called off");
+  } else if (order.prefixes.empty()) {
+    handed = absl::InvalidArgumentError("no prefix can be warmed");
+  } else {
+    handed = backend.WarmCache(std::move(order));
+  }
   if (!handed.ok()) sink_->OnEnd(handed, {});
 }
 

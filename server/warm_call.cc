@@ -42,29 +42,48 @@ class WarmCall final : public WarmSink {
   const std::shared_ptr<ProgressReactor> reactor_;
 };
 
+// The prompts that `order` is to warm.
+absl::Status AddPrefixes(const v1::WarmCacheRequest& request,
+                         const ServerState& state, ProgressReactor& reactor,
+                         WarmOrder& order) {
+  const ServedModel model = ModelOf(*order.version);
+  WarmReport report{.prefix_count = request.prompts_size()};
+  int64_t tokens = 0;
+  for (int i = 0; i < request.prompts_size(); ++i) {
+    RETURN_IF_ERROR(state.Accepting().status());
+    if (!reactor.Report([&] { return ToBytes(EncodeWarmReport(report)); })) {
+      return absl::CancelledError("the call was cancelled");
+    }
+    ASSIGN_OR_RETURN(WarmPrefix prefix, DecodeWarmPrompt(request, i, model));
+    tokens += static_cast<int64_t>(prefix.tokens.size());
+    RETURN_IF_ERROR(CheckWarmTokens(tokens));
+    order.prefixes.push_back(std::move(prefix));
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::Status StartWarmCache(v1::WarmCacheRequest request,
-                            GenerationBackend& backend, WorkPool& work,
+                            GenerationBackend& backend,
+                            const ServerState& state, WorkPool& work,
                             std::shared_ptr<ProgressReactor> reactor) {
   ASSIGN_OR_RETURN(std::shared_ptr<const ServedVersion> version,
                    ChooseVersion(backend, request.model(), request.version()));
   ASSIGN_OR_RETURN(WarmOrder settings,
                    DecodeWarmSettings(request, std::move(version)));
-  return work.Post([request = std::move(request), order = std::move(settings),
-                    &backend, reactor = std::move(reactor)]() mutable {
-    const absl::Status handed = [&]() -> absl::Status {
-      const ServedModel model = ModelOf(*order.version);
-      for (int i = 0; i < request.prompts_size(); ++i) {
-        ASSIGN_OR_RETURN(WarmPrefix prefix,
-                         DecodeWarmPrompt(request, i, model));
-        order.prefixes.push_back(std::move(prefix));
-      }
-      order.sink = std::make_shared<WarmCall>(reactor);
-      return backend.WarmCache(std::move(order));
-    }();
-    if (!handed.ok()) reactor->End(handed);
-  });
+  const size_t bytes = request.SpaceUsedLong();
+  return work.Post(
+      [request = std::move(request), order = std::move(settings), &backend,
+       &state, reactor = std::move(reactor)]() mutable {
+        absl::Status handed = AddPrefixes(request, state, *reactor, order);
+        if (handed.ok()) {
+          order.sink = std::make_shared<WarmCall>(reactor);
+          handed = backend.WarmCache(std::move(order));
+        }
+        if (!handed.ok()) reactor->End(handed);
+      },
+      bytes);
 }
 
 }  // namespace kvasir

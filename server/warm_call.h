@@ -8,16 +8,19 @@
 #include "kvasir/v1/cache_admin.pb.h"
 #include "server/generation_backend.h"
 #include "server/progress_reactor.h"
+#include "server/server_state.h"
 #include "server/work_pool.h"
 
 namespace kvasir {
 
-// Tokenises what a WarmCache call wants on `work` and hands it to the engine.
-// From then on `reactor` carries the engine's reports and the end to the
-// client, and the client's end to the engine. An error shows before any of
-// that, and the reactor is still the caller's. `backend` outlives the call.
+// Tokenises what a WarmCache call wants on `work`, prompt by prompt until the
+// client goes or the server drains, and hands it to the engine. From then on
+// `reactor` carries the engine's reports and the end to the client, and the
+// client's end to the engine. An error shows before any of that, and the
+// reactor is still the caller's. `backend` and `state` outlive the call.
 absl::Status StartWarmCache(v1::WarmCacheRequest request,
-                            GenerationBackend& backend, WorkPool& work,
+                            GenerationBackend& backend,
+                            const ServerState& state, WorkPool& work,
                             std::shared_ptr<ProgressReactor> reactor);
 
 }  // namespace kvasir

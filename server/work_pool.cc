@@ -40,10 +40,19 @@ absl::Status WorkPool::CheckRoom(size_t waiting) const {
                     kReasonQueueFull);
 }
 
-absl::Status WorkPool::Post(Task task) {
+absl::Status WorkPool::Post(std::function<void()> task, size_t bytes) {
   absl::MutexLock lock(&mu_);
   RETURN_IF_ERROR(CheckRoom(tasks_.size()));
-  tasks_.push_back(std::move(task));
+  if (options_.max_bytes > 0 && bytes_ > 0 &&
+      bytes_ + bytes > options_.max_bytes) {
+    return WithReason(
+        absl::ResourceExhaustedError(absl::StrCat(
+            options_.task_name, " of ", bytes_, " bytes wait, ", "at most ",
+            options_.max_bytes, ", found ", bytes, " more")),
+        kReasonQueueFull);
+  }
+  bytes_ += bytes;
+  tasks_.push_back({std::move(task), bytes});
   return absl::OkStatus();
 }
 
@@ -51,12 +60,19 @@ absl::Status WorkPool::Watch(std::function<bool(bool)> done) {
   absl::MutexLock lock(&mu_);
   RETURN_IF_ERROR(CheckRoom(std::max(tasks_.size(), watch_count_)));
   ++watch_count_;
-  tasks_.push_back([this, done = std::move(done)] { Ask({done, {}}); });
+  tasks_.push_back({[this, done = std::move(done)] { Ask({done, {}}); }});
   return absl::OkStatus();
 }
 
 void WorkPool::Run() {
-  while (const Task task = Next()) task();
+  while (true) {
+    Task task = Next();
+    if (!task.run) return;
+    task.run();
+    task.run = nullptr;  // with what it holds
+    absl::MutexLock lock(&mu_);
+    bytes_ -= task.bytes;
+  }
 }
 
 WorkPool::Task WorkPool::Next() {
@@ -72,11 +88,11 @@ WorkPool::Task WorkPool::Next() {
       return task;
     }
     if (watched_.empty()) {
-      if (stopping_) return nullptr;
+      if (stopping_) return {};
     } else if (stopping_ || watched_.front().due <= Clock::Steady().Now()) {
       Watched watched = std::move(watched_.front());
       watched_.pop_front();
-      return [this, watched = std::move(watched)] { Ask(watched); };
+      return {[this, watched = std::move(watched)] { Ask(watched); }};
     }
   }
 }

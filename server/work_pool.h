@@ -27,6 +27,9 @@ class WorkPool {
     int threads = 1;
     // Tasks that may wait for a thread; more are refused.
     size_t max_tasks = 64;
+    // Bytes of the tasks that wait or run together, where Post() says what
+    // they hold; one that is alone may be larger. 0: no bound.
+    size_t max_bytes = 0;
     // What a task is, for that refusal: "64 administrative calls wait".
     std::string task_name;
   };
@@ -37,8 +40,9 @@ class WorkPool {
   ~WorkPool();
 
   // Any thread, never waits. RESOURCE_EXHAUSTED, with advice to try again, if
-  // too many tasks wait.
-  absl::Status Post(std::function<void()> task) ABSL_LOCKS_EXCLUDED(mu_);
+  // too many tasks, or tasks of too many bytes, wait.
+  absl::Status Post(std::function<void()> task, size_t bytes = 0)
+      ABSL_LOCKS_EXCLUDED(mu_);
 
   // For what has to wait for something: asks `done` in its turn, and then now
   // and then while there is no task, until it says that it is done. With
@@ -47,7 +51,10 @@ class WorkPool {
       ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
-  using Task = std::function<void()>;
+  struct Task {
+    std::function<void()> run;  // empty: the pool has ended
+    size_t bytes = 0;
+  };
   struct Watched {
     std::function<bool(bool)> done;
     absl::Duration due;  // steady
@@ -55,7 +62,7 @@ class WorkPool {
 
   absl::Status CheckRoom(size_t waiting) const;
   void Run() ABSL_LOCKS_EXCLUDED(mu_);
-  // The next thing to do, empty when the pool has ended; waits for it.
+  // The next thing to do; waits for it.
   Task Next() ABSL_LOCKS_EXCLUDED(mu_);
   void Ask(Watched watched) ABSL_LOCKS_EXCLUDED(mu_);
   bool HasWork() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
@@ -66,6 +73,7 @@ class WorkPool {
   absl::Mutex mu_;
   bool stopping_ ABSL_GUARDED_BY(mu_) = false;
   std::deque<Task> tasks_ ABSL_GUARDED_BY(mu_);
+  size_t bytes_ ABSL_GUARDED_BY(mu_) = 0;  // of tasks, those in hand, too
   std::deque<Watched> watched_ ABSL_GUARDED_BY(mu_);  // soonest due first
   size_t watch_count_ ABSL_GUARDED_BY(mu_) = 0;       // those in hand, too
   std::vector<std::thread> threads_;

@@ -39,9 +39,53 @@ class CacheSizingTest : public testing::Test {
            (kBlock + 512) * kBlock;
   }
 
+  // What is left for `bytes` of further weights beside a cache of 200 blocks
+  // that may be shrunk to `least`.
+  absl::StatusOr<int64_t> Beside(int64_t bytes, int64_t least) {
+    const absl::StatusOr<MemoryState> state = ReadMemoryState(system_.root());
+    return SizeCacheBeside(
+        FindRoom(*state, sizing_, {.weights = kWeights}, kBlock),
+        {.cache = 200 * kBlock, .least = least * kBlock, .block_bytes = kBlock},
+        bytes);
+  }
+
   FakeSystem system_;
   CacheSizing sizing_;
 };
+
+// The bytes of a second revision are as little to be argued with as those of
+// the first.
+TEST_F(CacheSizingTest, FurtherWeightsFitBesideTheCacheOrAreRefused) {
+  system_.SetGroup("536870912", 0);  // of which 512 - 100 - 32 = 380 are left
+  EXPECT_EQ(*Beside(180 * kMebi, 200), 200 * kBlock);
+  const absl::Status refused = Beside(180 * kMebi + 1, 200).status();
+  EXPECT_TRUE(absl::IsResourceExhausted(refused)) << refused;
+  EXPECT_EQ(refused.message(),
+            "model_path: wanted 180 MiB for its weights, found 180 MiB in 512 "
+            "MiB (cgroup /sys/fs/cgroup/app/memory.max), less 100 MiB of "
+            "weights, 0 B of others and 32 MiB of reserve, less 200 MiB of "
+            "cache");
+  EXPECT_EQ(*Beside(180 * kMebi + 1, 50), 199 * kBlock) << "whole blocks";
+  EXPECT_EQ(*Beside(330 * kMebi, 50), 50 * kBlock);
+  EXPECT_FALSE(Beside(330 * kMebi + 1, 50).ok());
+  EXPECT_FALSE(Beside(380 * kMebi, 0).ok()) << "no cache would be left";
+  system_.SetGroup("104857600", 0);
+  EXPECT_THAT(std::string(Beside(kMebi, 200).status().message()),
+              HasSubstr("found 0 B in 100 MiB"));
+}
+
+TEST_F(CacheSizingTest, SharedWeightsCountOnce) {
+  const auto version = [](const std::string& digest, int64_t bytes) {
+    VersionInfo info;
+    info.weights_digest = digest;
+    info.weight_bytes = bytes;
+    return info;
+  };
+  EXPECT_EQ(ResidentWeightBytes({}), 0);
+  EXPECT_EQ(
+      ResidentWeightBytes({version("a", 5), version("b", 3), version("a", 5)}),
+      8);
+}
 
 TEST_F(CacheSizingTest, AutoIsMostOfAGroupsLimit) {
   system_.SetGroup("536870912", 0);

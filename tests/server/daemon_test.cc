@@ -298,6 +298,26 @@ TEST_F(DaemonTest, UsageErrorsAreTwoAndOneLine) {
   EXPECT_EQ(std::count(log.begin(), log.end(), '\n'), 1) << log;
 }
 
+// A file of prompts is not tokenised by whoever reads the signals.
+TEST_F(DaemonTest, SignalWhileTheWarmFileIsTokenisedEndsItAtOnce) {
+  const std::string file = TempPath("daemon_words.yaml");
+  {
+    std::ofstream words(file);
+    words << "prefixes:\n";
+    std::string text;
+    while (text.size() < size_t{1} << 20) text += "word after word ";
+    for (int i = 0; i < 24; ++i) words << "- text: " << text << "\n";
+    words << "- token_ids: [999999]\n";
+  }
+  Process daemon(Arguments({"--warm-file=" + file}));
+  daemon.WaitForLine("warming the cache");
+  daemon.Signal(SIGTERM);
+  EXPECT_EQ(daemon.Wait(), 0) << daemon.log();
+  EXPECT_THAT(daemon.log(), HasSubstr("draining"));
+  EXPECT_THAT(daemon.log(), testing::Not(HasSubstr("line=26")))
+      << "the last prompt was looked at";
+}
+
 #if KVASIR_TEST_HOOKS
 // SRV-1 (a): a model of hundreds of gigabytes loads for minutes.
 TEST_F(DaemonTest, SignalWhileLoadingEndsItWithZero) {
@@ -330,6 +350,24 @@ TEST_F(DaemonTest, TheMemoryLimitSizesTheCacheAtStartAndLater) {
   daemon.WaitForLine("kvasird is ready");
   system.SetGroup("104857600", 0);
   daemon.WaitForLine("the cache has changed its size");
+  // A second revision is weights, too; with 33 MiB nothing is left for it.
+  system.SetGroup("34603008", 0);
+  const auto admin = v1::CacheAdmin::NewStub(
+      grpc::CreateChannel(Field(daemon.WaitForLine("kvasird is ready"), "grpc"),
+                          grpc::InsecureChannelCredentials()));
+  const std::string second = TempPath("daemon_second.gguf");
+  ASSERT_TRUE(WriteTinyModel({.seed = 2}, second).ok());
+  v1::CreateCacheVersionRequest create;
+  create.set_label("two");
+  create.set_model_path(second);
+  grpc::ClientContext context;
+  const auto reader = admin->CreateCacheVersion(&context, create);
+  v1::CreateCacheVersionResponse report;
+  while (reader->Read(&report)) {
+  }
+  const grpc::Status no_weights = reader->Finish();
+  EXPECT_EQ(no_weights.error_code(), grpc::RESOURCE_EXHAUSTED);
+  EXPECT_THAT(no_weights.error_message(), HasSubstr("for its weights, found"));
   daemon.Signal(SIGTERM);
   EXPECT_EQ(daemon.Wait(), 0) << daemon.log();
 

@@ -3,14 +3,17 @@
 
 #include "server/memory_watch.h"
 
+#include <functional>
 #include <memory>
 #include <string>
+#include <thread>
 #include <utility>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
 #include "tests/server/fake_system.h"
+#include "tests/server/live_server.h"
 #include "tests/server/server_testing.h"
 
 namespace kvasir {
@@ -34,6 +37,7 @@ class MemoryWatchTest : public testing::Test {
                                           .block_bytes = kBlock});
     ASSERT_TRUE(sized.ok()) << sized.status();
     SetCache(blocks > 0 ? blocks : *sized / kBlock);
+    backend_.SetWeights(100 * kMebi);
     watch_->Attach(&backend_);
     Pass(absl::Minutes(1));
   }
@@ -270,6 +274,97 @@ TEST_F(MemoryWatchTest, AnEngineThatRefusesIsAskedAgain) {
   backend_.resize_status = absl::OkStatus();
   Pass(absl::Seconds(15));
   EXPECT_TRUE(Ordered());
+}
+
+// RES-1, later: 860 MiB are left for cache and further weights.
+TEST_F(MemoryWatchTest, WeightsWithoutRoomAreRefusedAndNothingIsLost) {
+  Start(800, {.auto_resize = false});
+  EXPECT_TRUE(watch_->HoldWeights(60 * kMebi).ok());
+  const absl::Status refused = watch_->HoldWeights(61 * kMebi).status();
+  EXPECT_TRUE(absl::IsResourceExhausted(refused)) << refused;
+  EXPECT_THAT(std::string(refused.message()),
+              HasSubstr("wanted 61 MiB for its weights, found 60 MiB in 1 GiB "
+                        "(cgroup /sys/fs/cgroup/app/memory.max), less 100 MiB "
+                        "of weights"));
+  EXPECT_FALSE(Ordered());
+  EXPECT_EQ(watch_->Room()->budget.left, 860 * kMebi);
+  system_.Remove("/proc/meminfo");
+  system_.Remove("/sys");
+  EXPECT_TRUE(absl::IsNotFound(watch_->HoldWeights(1).status()));
+}
+
+// While they are read, part of them is in use; they must count once.
+TEST_F(MemoryWatchTest, WeightsThatAreReadCountOnceAndAsAWhole) {
+  Start(500, {.auto_resize = false});
+  system_.SetGroup("1073741824", 120 * kMebi);  // 20 of others
+  const auto left = [this] { return watch_->Room()->budget.left / kMebi; };
+  Look();
+  ASSERT_EQ(left(), 840);
+  absl::StatusOr<WeightRoom> held = watch_->HoldWeights(200 * kMebi);
+  ASSERT_TRUE(held.ok()) << held.status();
+  EXPECT_EQ(left(), 640) << "nothing is read yet";
+  system_.SetGroup("1073741824", 270 * kMebi);
+  EXPECT_EQ(left(), 640) << "three quarters are";
+  system_.SetGroup("1073741824", 330 * kMebi);
+  EXPECT_EQ(left(), 630) << "and the others took 10";
+  held->reset();
+  EXPECT_EQ(left(), 630) << "in use, whoever has them";
+  backend_.AddRevision("two", "d2", 200 * kMebi);
+  backend_.AddRevision("alias", "d2", 200 * kMebi);
+  Look();
+  EXPECT_EQ(left(), 630);
+  EXPECT_EQ(watch_->Room()->budget.weights, 300 * kMebi);
+  EXPECT_EQ(watch_->Room()->budget.others, 30 * kMebi);
+  backend_.RetireLastVersion();
+  Look();
+  EXPECT_EQ(watch_->Room()->budget.weights, 300 * kMebi) << "one needs them";
+  backend_.RetireLastVersion();
+  system_.SetGroup("1073741824", 130 * kMebi);
+  Look();
+  EXPECT_EQ(watch_->Room()->budget.weights, 100 * kMebi);
+  EXPECT_EQ(left(), 830);
+}
+
+// A cache that sizes itself makes room first, down to what it may come to.
+TEST_F(MemoryWatchTest, ACacheThatMayShrinkMakesRoomForWeights) {
+  Start(800, {.floor_bytes = 300 * kMebi, .auto_resize = true});
+  SetCache(800, 350, 400);
+  const auto hold = [this](int64_t bytes, const std::function<void()>& engine) {
+    absl::StatusOr<WeightRoom> held;
+    std::thread loader([&] { held = watch_->HoldWeights(bytes); });
+    engine();
+    loader.join();
+    return held;
+  };
+  const auto wait = [this] {
+    ASSERT_TRUE(Eventually([this] { return Ordered(); }));
+  };
+  EXPECT_TRUE(absl::IsResourceExhausted(hold(511 * kMebi, [] {}).status()))
+      << "860 less the 350 that requests hold";
+  EXPECT_FALSE(Ordered());
+  absl::StatusOr<WeightRoom> held = hold(400 * kMebi, [&] {
+    wait();
+    EXPECT_EQ(Obey(), 460);
+  });
+  ASSERT_TRUE(held.ok()) << held.status();
+  Pass(absl::Hours(1));
+  EXPECT_FALSE(Ordered()) << "the room is not to be grown into";
+  held->reset();
+  Pass(absl::Minutes(5));
+  EXPECT_TRUE(Ordered()) << "they never came";
+  Obey();
+  Look();
+  // Requests may hold more than they did; then nothing is read.
+  const absl::Status stuck =
+      hold(450 * kMebi, [&] {
+        wait();
+        backend_.resize().sink->OnEnd(absl::CancelledError("called off"),
+                                      {.block_count = 512});
+      }).status();
+  EXPECT_TRUE(absl::IsResourceExhausted(stuck)) << stuck;
+  EXPECT_THAT(std::string(stuck.message()),
+              HasSubstr("a cache of 410 blocks beside them, found 512 blocks: "
+                        "called off"));
 }
 
 // The line is what an operator has when a pod is killed.

@@ -254,6 +254,23 @@ class FakeBackend final : public GenerationBackend {
     Publish(info, state, false);
     return directory_.List().back();
   }
+  // With weights of its own, or those of another version with this digest.
+  void AddRevision(const std::string& label, const std::string& digest,
+                   int64_t weight_bytes) {
+    AddVersion(label, VersionState::kServing);
+    entries_.back().info.weights_digest = digest;
+    entries_.back().info.weight_bytes = weight_bytes;
+    directory_.Publish(entries_);
+  }
+  void RetireLastVersion() {
+    entries_.pop_back();
+    directory_.Publish(entries_);
+  }
+  void SetWeights(int64_t bytes) {
+    entries_.front().info.weight_bytes = bytes;
+    directory_.Publish(entries_);
+  }
+
   // The last order; its sink is empty before there was one.
   VersionOrder order() const {
     absl::MutexLock lock(&mu_);

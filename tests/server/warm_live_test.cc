@@ -193,6 +193,86 @@ TEST_F(WarmLiveTest, ACancelledCallLeavesNothingBehind) {
       << "the next one has its turn";
 }
 
+// Words enough to keep a tokeniser busy for a good while.
+v1::WarmCacheRequest ManyWords() {
+  v1::WarmCacheRequest request;
+  std::string text;
+  while (text.size() < size_t{1} << 20) text += "word after word, ";
+  for (int i = 0; i < 24; ++i) request.add_prompts()->set_text(text);
+  return request;
+}
+
+// An operator who has to flush, or to roll back, does not wait for a call that
+// has minutes of text to tokenise.
+TEST_F(WarmLiveTest, OtherCallsAreServedWhileOneIsTokenised) {
+  Start();
+  grpc::ClientContext context;
+  const auto reader = live_->admin().WarmCache(&context, ManyWords());
+  v1::WarmCacheResponse report;
+  ASSERT_TRUE(reader->Read(&report)) << "it says at once that it is at work";
+  EXPECT_EQ(report.progress().total_count(), 24);
+  v1::FlushCacheResponse flushed;
+  grpc::ClientContext flush;
+  EXPECT_TRUE(live_->admin().FlushCache(&flush, {}, &flushed).ok());
+  // All reports until then were made before a prompt was handed over.
+  context.TryCancel();
+  while (reader->Read(&report)) {
+    EXPECT_EQ(report.progress().phase(), "warming");
+  }
+  EXPECT_EQ(reader->Finish().error_code(), grpc::CANCELLED)
+      << "it had not come to its end";
+}
+
+// C10: nor does the end of the daemon.
+TEST_F(WarmLiveTest, ADrainEndsWarmUpsWhereverTheyAre) {
+  Start();
+  grpc::ClientContext tokenised;
+  const auto reader = live_->admin().WarmCache(&tokenised, ManyWords());
+  v1::WarmCacheResponse report;
+  ASSERT_TRUE(reader->Read(&report));
+  live_->server().BeginDrain();
+  while (reader->Read(&report)) {
+  }
+  const grpc::Status ended = reader->Finish();
+  EXPECT_EQ(ended.error_code(), grpc::UNAVAILABLE) << ended.error_message();
+  EXPECT_EQ(Warm(ManyWords()).status.error_code(), grpc::UNAVAILABLE);
+}
+
+// The prompts of one call are in memory together.
+TEST_F(WarmLiveTest, TokensOfACallAreBounded) {
+  options_.context_limit = 8192;
+  Start();
+  v1::WarmCacheRequest request;
+  for (int p = 0; p <= kMaxWarmTokens / 8000; ++p) {
+    auto& ids = *request.add_prompts()->mutable_token_ids();
+    for (uint32_t i = 0; i < 8000; ++i) ids.add_ids(3 + i % 200);
+  }
+  const Warmed warmed = Warm(request);
+  EXPECT_EQ(warmed.status.error_code(), grpc::INVALID_ARGUMENT);
+  EXPECT_THAT(warmed.status.error_message(),
+              HasSubstr("warm tokens: wanted at most 4194304"));
+}
+
+// The main thread has signals to read meanwhile.
+TEST_F(WarmLiveTest, TheStartIsCalledOffBetweenPrompts) {
+  Start();
+  WarmFile file;
+  file.request = ManyWords();
+  for (int i = 0; i < file.request.prompts_size(); ++i) file.lines.push_back(i);
+  file.request.mutable_prompts(23)->mutable_token_ids()->add_ids(999999);
+  testing::internal::CaptureStderr();
+  {
+    StartWarmup warmup(&file, [] {});
+    warmup.Begin(*backend_);
+    EXPECT_FALSE(warmup.ended());
+    warmup.CallOff();
+    EXPECT_TRUE(Eventually([&] { return warmup.ended(); }));
+  }
+  EXPECT_THAT(testing::internal::GetCapturedStderr(),
+              testing::Not(HasSubstr("line=23")))
+      << "the last prompt was looked at";
+}
+
 // The server waits for its files' prefixes, and says which are not there.
 TEST_F(WarmLiveTest, TheStartWarmsAFileAndEnds) {
   Start();

@@ -41,6 +41,32 @@ TEST(WorkPoolTest, FullIsAPassingRefusal) {
   EXPECT_EQ(done, 3) << "what waits is run before the end";
 }
 
+// A call may hold as much as a message can; a number of them is no bound.
+TEST(WorkPoolTest, BytesThatWaitAreBounded) {
+  absl::Notification begun;
+  absl::Notification go_on;
+  WorkPool pool({.max_bytes = 100, .task_name = "parcels"});
+  ASSERT_TRUE(pool.Post(
+                      [&] {
+                        begun.Notify();
+                        go_on.WaitForNotification();
+                      },
+                      150)
+                  .ok())
+      << "alone it may be larger, or it would never have its turn";
+  begun.WaitForNotification();
+  const absl::Status full = pool.Post([] {}, 1);
+  EXPECT_TRUE(absl::IsResourceExhausted(full)) << full;
+  EXPECT_EQ(full.message(),
+            "parcels of 150 bytes wait, at most 100, found 1 more");
+  EXPECT_TRUE(RetryDelay(full).has_value());
+  go_on.Notify();
+  absl::Notification freed;
+  while (!pool.Post([&freed] { freed.Notify(); }, 100).ok()) {
+  }
+  freed.WaitForNotification();
+}
+
 TEST(WorkPoolTest, ThreadsWorkAtTheSameTime) {
   absl::Barrier together(3);
   WorkPool pool({.threads = 2});
