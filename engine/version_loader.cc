@@ -263,7 +263,8 @@ absl::StatusOr<std::shared_ptr<const LoadedModel>> VersionLoader::LoadRevision(
   };
   // Once they are in memory, everybody can see them there.
   WeightRoom held;
-  const auto admit = [&options, &held](int64_t bytes) -> absl::Status {
+  const auto admit = [&](int64_t bytes) -> absl::Status {
+    if (called_off_) return CalledOff();
     if (!options.hold_weights) return absl::OkStatus();
     ASSIGN_OR_RETURN(held, options.hold_weights(bytes));
     return absl::OkStatus();

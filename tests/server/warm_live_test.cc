@@ -193,12 +193,14 @@ TEST_F(WarmLiveTest, ACancelledCallLeavesNothingBehind) {
       << "the next one has its turn";
 }
 
+constexpr int kManyPrompts = 4000;
+
 // Words enough to keep a tokeniser busy for a good while.
 v1::WarmCacheRequest ManyWords() {
   v1::WarmCacheRequest request;
   std::string text;
-  while (text.size() < size_t{1} << 20) text += "word after word, ";
-  for (int i = 0; i < 24; ++i) request.add_prompts()->set_text(text);
+  while (text.size() < 4000) text += "word after word, ";
+  for (int i = 0; i < kManyPrompts; ++i) request.add_prompts()->set_text(text);
   return request;
 }
 
@@ -210,7 +212,7 @@ TEST_F(WarmLiveTest, OtherCallsAreServedWhileOneIsTokenised) {
   const auto reader = live_->admin().WarmCache(&context, ManyWords());
   v1::WarmCacheResponse report;
   ASSERT_TRUE(reader->Read(&report)) << "it says at once that it is at work";
-  EXPECT_EQ(report.progress().total_count(), 24);
+  EXPECT_EQ(report.progress().total_count(), kManyPrompts);
   v1::FlushCacheResponse flushed;
   grpc::ClientContext flush;
   EXPECT_TRUE(live_->admin().FlushCache(&flush, {}, &flushed).ok());
@@ -259,7 +261,9 @@ TEST_F(WarmLiveTest, TheStartIsCalledOffBetweenPrompts) {
   WarmFile file;
   file.request = ManyWords();
   for (int i = 0; i < file.request.prompts_size(); ++i) file.lines.push_back(i);
-  file.request.mutable_prompts(23)->mutable_token_ids()->add_ids(999999);
+  file.request.mutable_prompts(kManyPrompts - 1)
+      ->mutable_token_ids()
+      ->add_ids(999999);
   testing::internal::CaptureStderr();
   {
     StartWarmup warmup(&file, [] {});
@@ -269,7 +273,7 @@ TEST_F(WarmLiveTest, TheStartIsCalledOffBetweenPrompts) {
     EXPECT_TRUE(Eventually([&] { return warmup.ended(); }));
   }
   EXPECT_THAT(testing::internal::GetCapturedStderr(),
-              testing::Not(HasSubstr("line=23")))
+              testing::Not(HasSubstr("line=3999 ")))
       << "the last prompt was looked at";
 }
 
