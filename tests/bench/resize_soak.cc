@@ -4,17 +4,23 @@
 //   resize_soak --model FILE [--seconds 120] [--period 10] [--clients 4]
 //               [--cache-mib 128] [--json]
 //
-// Every answer is compared with that of a cold run; a failed request or another
-// answer ends the program with 1. Times are told, not judged.
+// Periods with a resize take turns with steady ones, which differ in nothing
+// else: both have the same prompts that fill the pool again, at the same time.
+// `seconds` are those of the periods of one kind. Every answer is compared with
+// that of a cold run; a failed request or another answer ends the program with
+// 1. Times and memory are told, not judged.
 
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <fstream>
 #include <iostream>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 #include <utility>
@@ -39,6 +45,12 @@ constexpr int64_t kAnswerTokens = 24;
 constexpr int64_t kSharedTokens = 160;
 constexpr int64_t kOwnTokens = 48;
 constexpr int kPrompts = 16;
+constexpr int64_t kFillTokens = 480;
+
+// In which the memory of a shrink is to be back at the system.
+constexpr absl::Duration kReturnTime = absl::Seconds(1);
+
+enum class Phase : size_t { kSteady, kResizing };
 
 struct Options {
   std::string model;
@@ -49,27 +61,36 @@ struct Options {
   bool json = false;
 };
 
-// Gaps between tokens of all clients, in milliseconds.
+// In milliseconds.
+struct GapSummary {
+  double p50 = 0;
+  double p99 = 0;
+  double max = 0;
+};
+
+// Gaps between tokens of all clients, by the phase in which they end.
 class Gaps {
  public:
+  void Begin(Phase phase) {
+    const absl::MutexLock lock(&mu_);
+    phase_ = phase;
+  }
   void Add(double gap) {
     const absl::MutexLock lock(&mu_);
-    gaps_.push_back(gap);
+    if (phase_.has_value()) gaps_[static_cast<size_t>(*phase_)].push_back(gap);
   }
-  // And forgets them.
-  double TakeP99() {
+  GapSummary Summary(Phase phase) const {
     const absl::MutexLock lock(&mu_);
-    if (gaps_.empty()) return 0;
-    const auto at = gaps_.begin() + static_cast<int64_t>(gaps_.size() * 0.99);
-    std::nth_element(gaps_.begin(), at, gaps_.end());
-    const double p99 = *at;
-    gaps_.clear();
-    return p99;
+    std::vector<double> gaps = gaps_[static_cast<size_t>(phase)];
+    if (gaps.empty()) return {};
+    std::sort(gaps.begin(), gaps.end());
+    return {gaps[gaps.size() / 2], gaps[gaps.size() * 99 / 100], gaps.back()};
   }
 
  private:
-  absl::Mutex mu_;
-  std::vector<double> gaps_;
+  mutable absl::Mutex mu_;
+  std::optional<Phase> phase_;  // none before the first
+  std::array<std::vector<double>, 2> gaps_;
 };
 
 class Client final : public TokenSink {
@@ -105,9 +126,11 @@ class ResizeWait final : public ResizeSink {
   void OnEnd(const absl::Status& status, const ResizeReport& end) override {
     KV_CHECK(status.ok()) << status;
     report = end;
+    ended = absl::Now();
     done.Notify();
   }
   ResizeReport report;
+  absl::Time ended;
   absl::Notification done;
 };
 
@@ -136,7 +159,10 @@ class Soak {
     auto started = Engine::Start(engine);
     KV_CHECK(started.ok()) << started.status();
     engine_ = *std::move(started);
-    blocks_ = engine_->Stats().cache.tiers.front().blocks.total();
+    const CacheSnapshot cache = engine_->Stats().cache;
+    blocks_ = cache.tiers.front().blocks.total();
+    const int64_t fill_blocks = kFillTokens / engine.block_tokens;
+    fills_per_period_ = (blocks_ / 2 + fill_blocks - 1) / fill_blocks;
     for (int i = 0; i < kPrompts; ++i) {
       KV_CHECK(engine_->FlushCache().ok());
       cold_.push_back(Ask(i, nullptr)->ids);
@@ -149,18 +175,14 @@ class Soak {
       clients.emplace_back([this, i] { Serve(static_cast<uint64_t>(i)); });
     }
     Fill();
-    (void)gaps_.TakeP99();
-    absl::SleepFor(absl::Seconds(options_.period));
-    steady_ms_ = gaps_.TakeP99();
-    const absl::Time end = absl::Now() + absl::Seconds(options_.seconds);
-    while (absl::Now() < end) {
-      Shrink();
-      absl::SleepFor(absl::Seconds(options_.period) / 2);
-      (void)Resize(blocks_);
-      absl::SleepFor(absl::Seconds(options_.period) / 2);
-      Fill();
+    const int64_t pairs =
+        std::max<int64_t>(options_.seconds / options_.period, 1);
+    for (int64_t i = 0; i < pairs; ++i) {
+      // Each kind comes first as often, whatever the machine does over time.
+      const bool steady_first = i % 2 == 0;
+      RunPeriod(steady_first ? Phase::kSteady : Phase::kResizing);
+      RunPeriod(steady_first ? Phase::kResizing : Phase::kSteady);
     }
-    resizing_ms_ = gaps_.TakeP99();
     stop_ = true;
     for (std::thread& client : clients) client.join();
     Print();
@@ -202,8 +224,31 @@ class Soak {
   // Until the pool's memory is touched, as in a daemon that has run a while.
   void Fill() {
     while (engine_->Stats().cache.tiers.front().blocks.free > blocks_ / 50) {
-      (void)Send(Prompt(1000 + fills_++, 0, 480), 1, nullptr);
+      FillOnce();
     }
+  }
+
+  void FillOnce() {
+    (void)Send(Prompt(1000 + fills_++, 0, kFillTokens), 1, nullptr);
+  }
+
+  // As many one-off prompts come in the second half as fill what a shrink
+  // emptied.
+  void RunPeriod(Phase phase) {
+    const absl::Time begin = absl::Now();
+    const absl::Duration period = absl::Seconds(options_.period);
+    gaps_.Begin(phase);
+    if (phase == Phase::kResizing) Shrink();
+    SleepUntil(begin + period / 2);
+    if (phase == Phase::kResizing) {
+      Resize(blocks_)->done.WaitForNotification();
+    }
+    for (int64_t i = 0; i < fills_per_period_; ++i) FillOnce();
+    SleepUntil(begin + period);
+  }
+
+  static void SleepUntil(absl::Time time) {
+    absl::SleepFor(time - absl::Now());
   }
 
   std::shared_ptr<ResizeWait> Resize(int64_t blocks) {
@@ -212,7 +257,6 @@ class Soak {
     order.target_blocks = blocks;
     order.sink = wait;
     KV_CHECK(engine_->ResizeCache(std::move(order)).ok());
-    wait->done.WaitForNotification();
     return wait;
   }
 
@@ -220,38 +264,55 @@ class Soak {
     const int64_t before = ResidentBytes();
     const absl::Time begin = absl::Now();
     const auto wait = Resize(blocks_ / 2);
+    int64_t least = before;
+    while (absl::Now() - begin < kReturnTime) {
+      absl::SleepFor(absl::Milliseconds(20));
+      least = std::min(least, ResidentBytes());
+    }
+    wait->done.WaitForNotification();
     const int64_t asked = (blocks_ - blocks_ / 2) * wait->report.block_bytes;
     slowest_shrink_ms_ = std::max(
-        slowest_shrink_ms_, absl::ToDoubleMilliseconds(absl::Now() - begin));
-    least_returned_ = std::min(least_returned_,
-                               static_cast<double>(before - ResidentBytes()) /
-                                   static_cast<double>(asked));
+        slowest_shrink_ms_, absl::ToDoubleMilliseconds(wait->ended - begin));
+    least_returned_ =
+        std::min(least_returned_, static_cast<double>(before - least) /
+                                      static_cast<double>(asked));
     ++shrinks_;
   }
 
   void Print() const {
+    const GapSummary steady = gaps_.Summary(Phase::kSteady);
+    const GapSummary resizing = gaps_.Summary(Phase::kResizing);
+    const double ratio = steady.p99 > 0 ? resizing.p99 / steady.p99 : 0;
     if (options_.json) {
       std::cout << absl::StrFormat(
           "{\"answers\": %d, \"failed\": %d, \"different\": %d, \"shrinks\": "
-          "%d, \"least_returned\": %.4f, \"slowest_shrink_ms\": %.1f, "
-          "\"gap_p99_ms_steady\": %.2f, \"gap_p99_ms_resizing\": %.2f}\n",
+          "%d, \"least_returned\": %.4f, \"slowest_shrink_ms\": %.1f,\n"
+          " \"gap_ms_steady\": {\"p50\": %.2f, \"p99\": %.2f, \"max\": %.2f},\n"
+          " \"gap_ms_resizing\": {\"p50\": %.2f, \"p99\": %.2f, \"max\": "
+          "%.2f},\n \"gap_p99_ratio\": %.3f}\n",
           answers_.load(), failed_.load(), different_.load(), shrinks_,
-          least_returned_, slowest_shrink_ms_, steady_ms_, resizing_ms_);
+          least_returned_, slowest_shrink_ms_, steady.p50, steady.p99,
+          steady.max, resizing.p50, resizing.p99, resizing.max, ratio);
       return;
     }
     std::cout << absl::StrFormat(
         "answers         %d, %d failed, %d unlike the cold run\n"
         "shrinks         %d to half, slowest %.1f ms\n"
-        "memory back     %.1f %% of what was asked, at the least\n"
-        "token gap p99   %.2f ms steady, %.2f ms while resizing (%.2fx)\n",
+        "memory back     %.1f %% of what was asked within %s, at the least\n"
+        "\ntoken gap, ms        p50      p99      max\n"
+        "steady          %8.2f %8.2f %8.2f\n"
+        "resizing        %8.2f %8.2f %8.2f\n"
+        "p99 ratio       %8.2f\n",
         answers_.load(), failed_.load(), different_.load(), shrinks_,
-        slowest_shrink_ms_, 100 * least_returned_, steady_ms_, resizing_ms_,
-        steady_ms_ > 0 ? resizing_ms_ / steady_ms_ : 0);
+        slowest_shrink_ms_, 100 * least_returned_,
+        absl::FormatDuration(kReturnTime), steady.p50, steady.p99, steady.max,
+        resizing.p50, resizing.p99, resizing.max, ratio);
   }
 
   const Options options_;
   std::unique_ptr<Engine> engine_;
   int64_t blocks_ = 0;
+  int64_t fills_per_period_ = 0;
   std::vector<std::vector<TokenId>> cold_;  // answers, by prompt
   std::atomic<int64_t> next_{0};
   std::atomic<bool> stop_{false};
@@ -261,8 +322,6 @@ class Soak {
   int64_t shrinks_ = 0;
   double least_returned_ = 1;
   double slowest_shrink_ms_ = 0;
-  double steady_ms_ = 0;
-  double resizing_ms_ = 0;
 };
 
 }  // namespace
