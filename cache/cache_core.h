@@ -129,6 +129,7 @@ class CacheCore {
   void ShrinkTable(LeaseState& lease);
   ByteAccount BytesOf(const BlockTally& tally, const PieceTally& pieces) const;
   TierSnapshot DeviceSnapshot() const;
+  void ForgetRetired();
 
   const KvCache::Options options_;
   const int64_t block_tokens_;
@@ -140,6 +141,7 @@ class CacheCore {
   absl::flat_hash_map<VersionId, HotPrefixes> hot_prefixes_;  // of those hit
   BlockHasher hasher_;
   CacheCounters counters_;
+  ForgottenVersions forgotten_;
   CacheResizer resizer_;
   std::vector<LeaseState*> leases_;
   int64_t sampled_hits_ = 0;            // leases that found something

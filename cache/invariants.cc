@@ -69,8 +69,8 @@ Violations CheckVersions(const CacheSnapshot& snapshot) {
   Violations found;
   BlockCounts blocks;
   ByteAccount bytes;
-  EvictionCounts evicted;
-  int64_t hit_tokens = 0;
+  EvictionCounts evicted = snapshot.forgotten.evicted;
+  int64_t hit_tokens = snapshot.forgotten.hit_tokens;
   for (const TierSnapshot& tier : snapshot.tiers) {
     blocks.reserved -= tier.blocks.reserved;
     blocks.pinned -= tier.blocks.pinned;
@@ -218,23 +218,23 @@ std::vector<std::string> CheckLeases(
     absl::Span<const LeaseState* const> leases) {
   Violations found;
   absl::flat_hash_map<BlockId, int32_t> pins;
-  std::vector<int64_t> leases_of(versions.versions().size(), 0);
+  absl::flat_hash_map<VersionId, int64_t> leases_of;
   for (size_t i = 0; i < leases.size(); ++i) {
     const LeaseState& lease = *leases[i];
     if (lease.list_index != i) {
       found.push_back(absl::StrCat("lease ", i, " believes to be lease ",
                                    lease.list_index));
     }
-    ++leases_of[lease.version.value()];
+    ++leases_of[lease.version];
     for (const BlockId block : lease.table.ids()) ++pins[block];
     found = Concat(std::move(found), CheckTable(pool, lease));
     found = Concat(std::move(found), CheckTail(pool, lease));
   }
   for (const CacheVersion& version : versions.versions()) {
-    if (version.lease_count != leases_of[version.id.value()]) {
+    if (version.lease_count != leases_of[version.id]) {
       found.push_back(absl::StrCat("version ", version.label, " counts ",
                                    version.lease_count, " leases and has ",
-                                   leases_of[version.id.value()]));
+                                   leases_of[version.id]));
     }
   }
   for (int64_t i = 0; i < pool.block_count(); ++i) {

@@ -97,6 +97,12 @@ struct VersionSnapshot {
   EvictionCounts evicted;
 };
 
+// What retired versions that are listed no more have come to, together.
+struct ForgottenVersions {
+  int64_t hit_tokens = 0;
+  EvictionCounts evicted;
+};
+
 // A tenant with a quota; the others are told apart no further.
 struct TenantSnapshot {
   std::string salt;
@@ -151,7 +157,9 @@ struct CacheSnapshot {
   int64_t token_bytes = 0;
   int64_t index_entries = 0;
   std::vector<TierSnapshot> tiers;
+  // All that are not retired, and the last few that are.
   std::vector<VersionSnapshot> versions;
+  ForgottenVersions forgotten;
   std::vector<TenantSnapshot> tenants;
   int64_t pinned_prefixes = 0;
   int64_t kept_blocks = 0;  // by pins and floors: no request may count on them

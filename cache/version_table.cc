@@ -37,11 +37,6 @@ bool Allows(VersionState state, LeasePurpose purpose) {
   return state == VersionState::kWarming || state == VersionState::kServing;
 }
 
-absl::Status UnknownVersion(VersionId id, size_t count) {
-  return absl::NotFoundError(absl::StrCat("no cache version ", id.value(),
-                                          "; there are ", count, " from 0 on"));
-}
-
 }  // namespace
 
 absl::string_view VersionStateName(VersionState state) {
@@ -61,7 +56,7 @@ absl::string_view VersionStateName(VersionState state) {
 VersionId VersionTable::Add(std::string_view label,
                             std::string_view fingerprint) {
   CacheVersion version;
-  version.id = VersionId(static_cast<VersionId::Value>(versions_.size()));
+  version.id = VersionId(next_id_++);
   version.label = label;
   version.fingerprint = fingerprint;
   versions_.push_back(std::move(version));
@@ -69,7 +64,7 @@ VersionId VersionTable::Add(std::string_view label,
 }
 
 absl::Status VersionTable::Move(VersionId id, VersionState to) {
-  if (!Knows(id)) return UnknownVersion(id, versions_.size());
+  RETURN_IF_ERROR(CheckKnown(id));
   CacheVersion& version = Mutable(id);
   if (!IsLegal(version.state, to)) {
     return absl::FailedPreconditionError(
@@ -83,11 +78,22 @@ absl::Status VersionTable::Move(VersionId id, VersionState to) {
                      version.lease_count, " leases and cannot retire"));
   }
   version.state = to;
+  if (to == VersionState::kRetired) retired_.push_back(id);
   return absl::OkStatus();
 }
 
+std::optional<CacheVersion> VersionTable::ForgetOldest() {
+  if (retired_.size() <= kMaxRetired) return std::nullopt;
+  const CacheVersion oldest = At(retired_.front());
+  retired_.pop_front();
+  std::erase_if(versions_, [&oldest](const CacheVersion& version) {
+    return version.id == oldest.id;
+  });
+  return oldest;
+}
+
 absl::Status VersionTable::CheckOpen(VersionId id, LeasePurpose purpose) const {
-  if (!Knows(id)) return UnknownVersion(id, versions_.size());
+  RETURN_IF_ERROR(CheckKnown(id));
   const CacheVersion& version = At(id);
   if (Allows(version.state, purpose)) return absl::OkStatus();
   return absl::FailedPreconditionError(absl::StrCat(
@@ -99,9 +105,9 @@ absl::Status VersionTable::CheckOpen(VersionId id, LeasePurpose purpose) const {
           : "only a warming or serving one can be warmed"));
 }
 
-void VersionTable::SetQuota(VersionId id, int64_t blocks) {
-  KV_CHECK(blocks >= 0) << blocks;
-  Mutable(id).quota_blocks = blocks;
+bool VersionTable::IsResident(VersionId id) const {
+  const CacheVersion* version = Find(id);
+  return version != nullptr && version->state != VersionState::kRetired;
 }
 
 void VersionTable::AddLease(VersionId id) { ++Mutable(id).lease_count; }
@@ -116,16 +122,30 @@ void VersionTable::CountHits(VersionId id, int64_t tokens) {
 }
 
 const CacheVersion& VersionTable::At(VersionId id) const {
-  KV_CHECK(Knows(id)) << "version " << id << " of " << versions_.size();
-  return versions_[id.value()];
+  const CacheVersion* version = Find(id);
+  KV_CHECK(version != nullptr) << "version " << id << " of " << next_id_;
+  return *version;
 }
 
 CacheVersion& VersionTable::Mutable(VersionId id) {
   return const_cast<CacheVersion&>(std::as_const(*this).At(id));
 }
 
-bool VersionTable::Knows(VersionId id) const {
-  return id.valid() && static_cast<size_t>(id.value()) < versions_.size();
+const CacheVersion* VersionTable::Find(VersionId id) const {
+  for (const CacheVersion& version : versions_) {
+    if (version.id == id) return &version;
+  }
+  return nullptr;
+}
+
+absl::Status VersionTable::CheckKnown(VersionId id) const {
+  if (Find(id) != nullptr) return absl::OkStatus();
+  if (id.valid() && id.value() < next_id_) {
+    return absl::NotFoundError(
+        absl::StrCat("cache version ", id.value(), " retired long ago"));
+  }
+  return absl::NotFoundError(absl::StrCat("no cache version ", id.value(),
+                                          "; so far there were ", next_id_));
 }
 
 }  // namespace kvasir

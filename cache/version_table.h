@@ -1,7 +1,10 @@
 #ifndef KVASIR_CACHE_VERSION_TABLE_H_
 #define KVASIR_CACHE_VERSION_TABLE_H_
 
+#include <cstddef>
 #include <cstdint>
+#include <deque>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -33,7 +36,6 @@ struct CacheVersion {
   VersionState state = VersionState::kWarming;
   int64_t lease_count = 0;
   int64_t hit_tokens = 0;
-  int64_t quota_blocks = 0;  // 0: none
 };
 
 // Which cache versions exist and which moves they may make.
@@ -44,25 +46,31 @@ struct CacheVersion {
 //   draining -> serving   rolled back to
 //   draining -> retired   its last lease is gone; for good
 //
-// Versions are never forgotten: a retired one keeps its id and its totals.
-// Engine thread only.
+// The last kMaxRetired retired ones are remembered with their totals, older
+// ones can be forgotten; an id is never given twice. Engine thread only.
 class VersionTable {
  public:
+  static constexpr size_t kMaxRetired = 16;
+
   // A new version, warming.
   VersionId Add(std::string_view label, std::string_view fingerprint);
-
-  // Blocks that the version keeps at most when nobody holds them; 0: all.
-  void SetQuota(VersionId id, int64_t blocks);
 
   // FAILED_PRECONDITION for a move that is not in the list above, or into
   // retirement under leases; NOT_FOUND for an unknown version.
   absl::Status Move(VersionId id, VersionState to);
 
+  // Takes out the version that retired first, if there are more than
+  // kMaxRetired. To be called after each retirement.
+  std::optional<CacheVersion> ForgetOldest();
+
   // Whether a lease may be opened: NOT_FOUND for an unknown version,
   // FAILED_PRECONDITION for one whose state does not allow the purpose.
   absl::Status CheckOpen(VersionId id, LeasePurpose purpose) const;
 
-  // The version must exist.
+  // It is there and not retired.
+  bool IsResident(VersionId id) const;
+
+  // The version must be known.
   void AddLease(VersionId id);
   void DropLease(VersionId id);
   void CountHits(VersionId id, int64_t tokens);
@@ -71,10 +79,13 @@ class VersionTable {
   const std::vector<CacheVersion>& versions() const { return versions_; }
 
  private:
-  bool Knows(VersionId id) const;
+  absl::Status CheckKnown(VersionId id) const;
+  const CacheVersion* Find(VersionId id) const;
   CacheVersion& Mutable(VersionId id);
 
-  std::vector<CacheVersion> versions_;  // by id
+  std::vector<CacheVersion> versions_;  // few, in the order of their ids
+  std::deque<VersionId> retired_;       // of these, the first to retire first
+  VersionId::Value next_id_ = 0;
 };
 
 }  // namespace kvasir

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
 
 #include "tests/cache/cache_testing.h"
 
@@ -210,6 +211,31 @@ TEST_F(KvCacheTest, AVersionThatRetiresLosesItsBlocksAndNoOther) {
   EXPECT_EQ(FoundTokens(*cache_, version_, Tokens(0, 9)), 8);
   const VersionId again = cache_->AddVersion("old", "aa");
   EXPECT_EQ(FoundTokens(*cache_, again, Tokens(0, 13)), 0);
+}
+
+TEST_F(KvCacheTest, TotalsOutliveTheVersionsThatMadeThem) {
+  // A roll-out a day: snapshots stay short, and what a scrape sums up from them
+  // never falls.
+  constexpr int kRollouts = 40;
+  CacheCounters before;
+  for (int i = 0; i < kRollouts; ++i) {
+    const VersionId version = cache_->AddVersion("next", absl::StrCat(i));
+    { const Lease lease = OpenAndFill(*cache_, version, Tokens(0, 9)); }
+    EXPECT_EQ(FoundTokens(*cache_, version, Tokens(0, 9)), 8);
+    ASSERT_TRUE(cache_->MoveVersion(version, VersionState::kDraining).ok());
+    ASSERT_TRUE(cache_->MoveVersion(version, VersionState::kRetired).ok());
+    const CacheSnapshot snapshot = cache_->Snapshot();
+    EXPECT_LE(snapshot.versions.size(), 1 + VersionTable::kMaxRetired);
+    EXPECT_EQ(snapshot.counters.hit_tokens, before.hit_tokens + 8);
+    EXPECT_EQ(snapshot.counters.evicted[EvictionCause::kVersion],
+              before.evicted[EvictionCause::kVersion] + 2);
+    EXPECT_THAT(cache_->Violations(), IsEmpty());
+    before = snapshot.counters;
+  }
+  const ForgottenVersions forgotten = cache_->Snapshot().forgotten;
+  const int64_t gone = kRollouts - VersionTable::kMaxRetired;
+  EXPECT_EQ(forgotten.hit_tokens, 8 * gone);
+  EXPECT_EQ(forgotten.evicted.total(), 2 * gone);
 }
 
 TEST_F(KvCacheTest, ALeaseKeepsItsVersionFromRetiring) {

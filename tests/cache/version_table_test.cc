@@ -1,6 +1,7 @@
 #include "cache/version_table.h"
 
 #include <map>
+#include <optional>
 #include <set>
 #include <utility>
 #include <vector>
@@ -108,6 +109,38 @@ TEST(VersionTableTest, KeepsLabelsFingerprintsAndTotalsApart) {
   EXPECT_EQ(table.At(first).hit_tokens, 0);
   EXPECT_EQ(table.At(second).hit_tokens, 32);
   EXPECT_EQ(table.versions().size(), 2u);
+}
+
+TEST(VersionTableTest, ForgetsTheFirstToRetireAndNoOther) {
+  // Whoever rolls out ten times a day must not pay for each of them in every
+  // snapshot for ever; an id that came back would name another's blocks.
+  VersionTable table;
+  const VersionId serving = AddIn(table, kServing);
+  std::vector<VersionId> retired;
+  for (size_t i = 0; i < VersionTable::kMaxRetired; ++i) {
+    retired.push_back(AddIn(table, kServing));
+    table.CountHits(retired.back(), 1);
+    ASSERT_TRUE(table.Move(retired.back(), kDraining).ok());
+  }
+  std::swap(retired[0], retired[1]);  // not the order in which they were made
+  for (const VersionId id : retired) {
+    ASSERT_TRUE(table.Move(id, kRetired).ok());
+    EXPECT_EQ(table.ForgetOldest(), std::nullopt);
+  }
+  const VersionId last = AddIn(table, kRetired);
+  const std::optional<CacheVersion> gone = table.ForgetOldest();
+  ASSERT_TRUE(gone.has_value());
+  EXPECT_EQ(gone->id, retired[0]);
+  EXPECT_EQ(gone->hit_tokens, 1);
+  EXPECT_EQ(table.ForgetOldest(), std::nullopt);
+  EXPECT_EQ(table.versions().size(), VersionTable::kMaxRetired + 1);
+  EXPECT_EQ(table.CheckOpen(retired[0], LeasePurpose::kNew).code(),
+            absl::StatusCode::kNotFound);
+  EXPECT_TRUE(table.IsResident(serving));
+  EXPECT_FALSE(table.IsResident(last));
+  EXPECT_FALSE(table.IsResident(retired[0]));
+  EXPECT_EQ(table.At(retired[1]).state, kRetired);
+  EXPECT_GT(table.Add("label", "00ff"), last);
 }
 
 TEST(VersionTableDeathTest, StopsALeaseThatWasNeverTaken) {
