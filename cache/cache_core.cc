@@ -125,11 +125,14 @@ void CacheCore::Advance(absl::Duration now) {
 
 absl::Status CacheCore::SetTenantQuota(std::string_view salt,
                                        const TenantQuota& quota) {
-  if (quota.floor_blocks < 0 || quota.max_blocks < 0 ||
-      (quota.max_blocks > 0 && quota.floor_blocks > quota.max_blocks)) {
+  const int64_t total = book().limit();
+  const int64_t most = quota.Of(total).max_blocks;
+  const int64_t floor = quota.FloorOf(total);
+  if (floor < 0 || most < 0 || (most > 0 && floor > most) ||
+      quota.floor_ratio > 1 || quota.max_ratio > 1) {
     return absl::InvalidArgumentError(absl::StrCat(
-        "tenant quota: wanted 0 <= floor <= most, found a floor of ",
-        quota.floor_blocks, " and ", quota.max_blocks, " blocks"));
+        "tenant quota: wanted 0 <= floor <= most, found a floor of ", floor,
+        " and ", most, " blocks of ", total));
   }
   RETURN_IF_ERROR(prefixes_.SetQuota(salt, quota));
   prefixes_.EvictOverQuota();
@@ -314,6 +317,7 @@ absl::Status CacheCore::SetTarget(int64_t blocks) {
   RETURN_IF_ERROR(CheckRange(blocks));
   resizer_.SetTarget(blocks);
   prefixes_.book().SetLimit(pool_.limit());
+  prefixes_.EvictOverQuota();  // those that are shares
   return absl::OkStatus();
 }
 

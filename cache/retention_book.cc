@@ -180,7 +180,8 @@ absl::Status RetentionBook::SetQuota(std::string_view salt,
   const int64_t before = tenant == tenant_of_salt_.end()
                              ? 0
                              : tenants_[tenant->second].quota.floor_blocks;
-  const int64_t floors = wanted_floors_ - before + quota.floor_blocks;
+  const int64_t floors =
+      wanted_floors_ - before + quota.Of(limit_).floor_blocks;
   if (floors > max_pinned_blocks()) {
     return absl::ResourceExhaustedError(absl::StrCat(
         "wanted floors of at most ", max_pinned_blocks(), " blocks (",
@@ -198,10 +199,22 @@ absl::Status RetentionBook::SetQuota(std::string_view salt,
                  .first;
     tenants_.push_back({.salt = std::string(salt)});
   }
-  tenants_[tenant->second].quota = quota;
+  tenants_[tenant->second].wish = quota;
+  tenants_[tenant->second].quota = quota.Of(limit_);
   wanted_floors_ = floors;
   floor_sum_.floors = -1;
   return absl::OkStatus();
+}
+
+void RetentionBook::SetLimit(int64_t blocks) {
+  if (blocks == limit_) return;
+  limit_ = blocks;
+  wanted_floors_ = 0;
+  for (Tenant& tenant : tenants_) {
+    tenant.quota = tenant.wish.Of(limit_);
+    wanted_floors_ += tenant.quota.floor_blocks;
+  }
+  floor_sum_.floors = -1;
 }
 
 void RetentionBook::Assign(BlockId block, std::string_view salt) {
@@ -296,8 +309,12 @@ int64_t RetentionBook::protected_blocks() const {
 }
 
 int64_t RetentionBook::KeptBlocks(int64_t total) const {
-  return pinned_.blocks +
-         std::min(wanted_floors_, FloorRoom(total, pinned_.blocks));
+  const int64_t pinned = pinned_.blocks;
+  int64_t floors = 0;
+  for (const Tenant& tenant : tenants_) {
+    floors += tenant.wish.Of(total).floor_blocks;
+  }
+  return pinned + std::min(floors, FloorRoom(total, pinned));
 }
 
 int64_t RetentionBook::KeptBlocksAtRest(int64_t total) const {
@@ -398,7 +415,8 @@ bool RetentionBook::CountsAs(const RetentionBook& other) const {
               ProtectedByFloors() == other.ProtectedByFloors();
   for (size_t i = 0; i < tenants_.size(); ++i) {
     same &= tenants_[i].blocks == other.tenants_[i].blocks &&
-            tenants_[i].at_rest == other.tenants_[i].at_rest;
+            tenants_[i].at_rest == other.tenants_[i].at_rest &&
+            tenants_[i].quota == tenants_[i].wish.Of(limit_);
   }
   for (size_t i = 0; i < versions_.size(); ++i) {
     same &= versions_[i].blocks == other.versions_[i].blocks &&

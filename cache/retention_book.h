@@ -74,7 +74,8 @@ class RetentionBook {
   void SetVersionQuota(VersionId version, int64_t blocks);
 
   // Blocks that there are, of which pins and floors may keep kMaxKeptPercent.
-  void SetLimit(int64_t blocks) { limit_ = blocks; }
+  // Quotas that are shares follow.
+  void SetLimit(int64_t blocks);
   int64_t limit() const { return limit_; }
 
   // Superseded: the version's blocks go before those of all others, pinned or
@@ -133,7 +134,8 @@ class RetentionBook {
  private:
   struct Tenant {
     std::string salt;
-    TenantQuota quota;
+    TenantQuota wish;
+    TenantQuota quota;    // in blocks, of those that there are
     int64_t blocks = 0;   // findable
     int64_t at_rest = 0;  // of these
     EvictionCounts evicted;

@@ -50,9 +50,8 @@ bool Meant(const VersionInfo& info, const PrefixSelection& selection) {
          (selection.version.empty() || selection.version == info.label);
 }
 
-int64_t BlocksOf(const CacheShare& share, int64_t total, int64_t block_bytes) {
-  return share.blocks + share.bytes / block_bytes +
-         static_cast<int64_t>(static_cast<double>(total) * share.ratio);
+int64_t BlocksOf(const CacheShare& share, int64_t block_bytes) {
+  return share.blocks + share.bytes / block_bytes;
 }
 
 }  // namespace
@@ -242,17 +241,17 @@ EvictedPrefixes PrefixDesk::Report(const PrefixEviction& eviction) const {
 
 absl::Status ApplyTenantQuotas(absl::Span<const TenantShare> tenants,
                                KvCache& cache) {
-  const int64_t total = cache.Capacity().total_blocks;
   const int64_t block_bytes = cache.layout().BlockBytes();
   for (const TenantShare& tenant : tenants) {
-    const bool limited = tenant.most.blocks > 0 || tenant.most.bytes > 0 ||
-                         tenant.most.ratio > 0;
-    int64_t most = BlocksOf(tenant.most, total, block_bytes);
-    if (limited) most = std::max<int64_t>(most, 1);  // 0 would mean no limit
-    const absl::Status set = cache.SetTenantQuota(
-        tenant.salt,
-        {.floor_blocks = BlocksOf(tenant.floor, total, block_bytes),
-         .max_blocks = most});
+    TenantQuota quota{.floor_blocks = BlocksOf(tenant.floor, block_bytes),
+                      .max_blocks = BlocksOf(tenant.most, block_bytes),
+                      .floor_ratio = tenant.floor.ratio,
+                      .max_ratio = tenant.most.ratio};
+    if (tenant.most.bytes > 0) {
+      // 0 would mean no limit.
+      quota.max_blocks = std::max<int64_t>(quota.max_blocks, 1);
+    }
+    const absl::Status set = cache.SetTenantQuota(tenant.salt, quota);
     if (set.ok()) continue;
     return absl::Status(set.code(),
                         absl::StrCat("tenant_quotas: ", QuoteText(tenant.salt),

@@ -68,8 +68,8 @@ struct EvictedPrefixes {
   int64_t kept_blocks = 0;
 };
 
-// A part of the cache: blocks, bytes and a share of what it has at the start,
-// of which at most one is not 0.
+// A part of the cache: blocks, bytes and a share of what it has at any time, of
+// which at most one is not 0.
 struct CacheShare {
   int64_t blocks = 0;
   int64_t bytes = 0;

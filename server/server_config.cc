@@ -313,8 +313,8 @@ const Option kOptions[] = {
      SetEngineCount<&EngineOptions::canary_hits, 0>},
     {"cache.tenant_quotas", "--tenant-quota", "SALT=FLOOR[:MAX]", "",
      "What of the cache requests with this salt may count on, and keep at most "
-     "while they do not run: blocks, 512MiB, or 10% of it as it is at the "
-     "start; several with commas, or the flag again, or a list in the file",
+     "while they do not run: blocks, 512MiB, or 10% of it as it is at any "
+     "time; several with commas, or the flag again, or a list in the file",
      SetTenantQuotas},
     {"engine.threads", "--threads", "COUNT", "0",
      "Threads that compute; 0: what the process may use",

@@ -16,7 +16,7 @@ inline constexpr char kTenantSeparator = ',';
 // "SALT=FLOOR[:MAX]", several with kTenantSeparator between them. A salt may be
 // empty, which means the requests without one, and have any other character; it
 // ends at the last '='. FLOOR and MAX are blocks ("4096"), sizes ("512MiB") or
-// shares of the cache as it is at the start ("10%"); MAX is not below FLOOR
+// shares of the cache as it is at any time ("10%"); MAX is not below FLOOR
 // where both are written alike. Empty text: no quotas.
 //
 // INVALID_ARGUMENT with what was wanted and found, without the option's name.

@@ -512,8 +512,14 @@ class RandomRetentionTest : public RetentionTest,
   }
 
   void SetQuota() {
-    (void)cache_->SetTenantQuota(
-        Salt(), {.floor_blocks = Draw(6), .max_blocks = Draw(3) * 8});
+    if (Draw(2) == 0) {
+      (void)cache_->SetTenantQuota(
+          Salt(), {.floor_blocks = Draw(6), .max_blocks = Draw(3) * 8});
+    } else {
+      (void)cache_->SetTenantQuota(
+          Salt(), {.floor_ratio = 0.05 * static_cast<double>(Draw(4)),
+                   .max_ratio = 0.2 * static_cast<double>(Draw(3))});
+    }
   }
 
   void Supersede() {

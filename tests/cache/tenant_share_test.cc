@@ -1,0 +1,80 @@
+// Quotas that are shares of the cache, through the cache's front door.
+
+#include <memory>
+#include <string>
+
+#include "cache/retention.h"
+#include "tests/cache/cache_testing.h"
+
+namespace kvasir {
+namespace {
+
+using testing::IsEmpty;
+
+class TenantShareTest : public testing::Test {
+ protected:
+  TenantShareTest()
+      : cache_(MakeCache(SmallOptions(32))),
+        version_(cache_->AddVersion("m", "aa")) {}
+
+  // One-off prompts of `blocks` blocks each that have nothing in common.
+  void Flood(int count, int64_t blocks, const std::string& salt = "") {
+    for (int i = 0; i < count; ++i) {
+      const auto tokens = Tokens(next_one_off_, blocks * kSmallBlock);
+      const Lease lease = OpenAndFill(*cache_, version_, tokens, salt);
+      next_one_off_ += 1000;
+    }
+  }
+
+  std::unique_ptr<KvCache> cache_;
+  VersionId version_;
+  TokenId next_one_off_ = 0;
+};
+
+TEST_F(TenantShareTest, SharesAreOfTheBlocksThatThereAre) {
+  // A tenth of the cache is a tenth after a resize, too, both ways.
+  const auto resize = [&](int64_t blocks) {
+    ASSERT_TRUE(cache_->SetTarget(blocks).ok());
+    while (!cache_->resize().done()) {
+      ASSERT_TRUE(cache_->ContinueResize().ok());
+    }
+    EXPECT_THAT(cache_->Violations(), IsEmpty());
+  };
+  ASSERT_TRUE(
+      cache_->SetTenantQuota("t", {.floor_ratio = 0.25, .max_ratio = 0.5})
+          .ok());
+  const auto quota = [&] { return cache_->Snapshot().tenants.at(0).quota; };
+  EXPECT_EQ(quota(), (TenantQuota{.floor_blocks = 8, .max_blocks = 16}));
+  EXPECT_EQ(cache_->KeptBlocks(16), 4) << "of what would be";
+  Flood(12, 2, "t");
+  EXPECT_EQ(DeviceBlocks(*cache_).cached, 16);
+  resize(16);
+  EXPECT_EQ(quota(), (TenantQuota{.floor_blocks = 4, .max_blocks = 8}));
+  EXPECT_EQ(DeviceBlocks(*cache_).cached, 8);
+  EXPECT_EQ(cache_->KeptBlocks(16), 4);
+  Flood(20, 2);
+  EXPECT_EQ(cache_->Snapshot().tenants.at(0).blocks, 4) << "the floor";
+  resize(32);
+  EXPECT_EQ(quota(), (TenantQuota{.floor_blocks = 8, .max_blocks = 16}));
+  Flood(12, 2, "t");
+  EXPECT_EQ(cache_->Snapshot().tenants.at(0).blocks, 16);
+}
+
+TEST_F(TenantShareTest, AShareOfASmallPoolIsStillALimit) {
+  // Of a single block a half is none, and none would mean no limit at all.
+  EXPECT_EQ((TenantQuota{.floor_ratio = 0.5, .max_ratio = 0.5}.Of(1)),
+            (TenantQuota{.floor_blocks = 0, .max_blocks = 1}));
+  // Written in different units they can cross when the pool shrinks.
+  EXPECT_EQ((TenantQuota{.floor_blocks = 8, .max_ratio = 0.5}.Of(10)),
+            (TenantQuota{.floor_blocks = 5, .max_blocks = 5}));
+  EXPECT_EQ(
+      cache_->SetTenantQuota("t", {.floor_blocks = 8, .max_ratio = 0.2}).code(),
+      absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(cache_->SetTenantQuota("t", {.floor_ratio = 1.5}).code(),
+            absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(cache_->SetTenantQuota("t", {.floor_ratio = 0.8}).code(),
+            absl::StatusCode::kResourceExhausted);
+}
+
+}  // namespace
+}  // namespace kvasir
