@@ -13,8 +13,8 @@
 #include "server/prefix_codec.h"
 #include "server/progress_reactor.h"
 #include "server/request_parse.h"
+#include "server/resize_call.h"
 #include "server/resize_codec.h"
-#include "server/resize_reactor.h"
 #include "server/version_choice.h"
 #include "server/version_codec.h"
 #include "server/warm_call.h"
@@ -61,20 +61,21 @@ grpc::ServerUnaryReactor* AdminService::FlushCache(
 
 grpc::ServerWriteReactor<grpc::ByteBuffer>* AdminService::ResizeCache(
     grpc::CallbackServerContext* context, const grpc::ByteBuffer* wire) {
-  const std::shared_ptr<ResizeReactor> reactor = ResizeReactor::Make(stats_);
+  const auto reactor =
+      ProgressReactor::Make(stats_, "kvasir.v1.CacheAdmin/ResizeCache");
   const auto start = [&]() -> absl::Status {
     ASSIGN_OR_RETURN(GenerationBackend * backend, state_->Loaded());
     ASSIGN_OR_RETURN(const v1::ResizeCacheRequest request,
                      ParseRequest<v1::ResizeCacheRequest>(*wire));
     ASSIGN_OR_RETURN(const CacheRoom room, memory_->Room());
     ASSIGN_OR_RETURN(ResizeOrder order, DecodeResize(request, *backend, room));
-    reactor->Start(
-        *backend, std::move(order),
-        [memory = memory_](int64_t bytes) { memory->OnOperatorResize(bytes); });
-    return absl::OkStatus();
+    return StartResize(
+        std::move(order), *backend,
+        [memory = memory_](int64_t bytes) { memory->OnOperatorResize(bytes); },
+        reactor);
   };
   if (const absl::Status started = start(); !started.ok()) {
-    reactor->Refuse(started);
+    reactor->End(started);
   }
   return reactor.get();
 }

@@ -15,6 +15,7 @@
 #include "server/cli/format.h"
 #include "server/cli/generation.h"
 #include "server/cli/interrupt.h"
+#include "server/cli/progress_call.h"
 #include "server/config_values.h"
 #include "server/text.h"
 
@@ -175,16 +176,15 @@ int Resize(const ResizeOptions& options, const Globals& globals) {
   if (!request.has_value()) return kExitUsage;
   Client client(globals);
   if (!client.Connect()) return kExitConnect;
-  grpc::ClientContext context;
-  client.SetDeadline(context, std::nullopt);
-  const OnInterrupt cancel([&context] { context.TryCancel(); });
-  const auto reader = client.admin().ResizeCache(&context, *request);
-  v1::ResizeCacheResponse report;
-  while (reader->Read(&report)) {
-    if (report.progress().phase() == "done" || options.dry_run) continue;
-    Note(globals, DescribeResize(report));
-  }
-  const grpc::Status status = reader->Finish();
+  const auto [status, report] = Follow<v1::ResizeCacheResponse>(
+      client,
+      [&](grpc::ClientContext* context) {
+        return client.admin().ResizeCache(context, *request);
+      },
+      [&](const v1::ResizeCacheResponse& news) {
+        if (news.progress().phase() == "done" || options.dry_run) return;
+        Note(globals, DescribeResize(news));
+      });
   if (!status.ok()) return client.Report(status);
   if (globals.json) {
     PrintJson(report, false);

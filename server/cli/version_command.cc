@@ -10,7 +10,7 @@
 #include "server/cli/commands.h"
 #include "server/cli/format.h"
 #include "server/cli/generation.h"
-#include "server/cli/interrupt.h"
+#include "server/cli/progress_call.h"
 #include "server/cli/version_report.h"
 #include "server/config_values.h"
 
@@ -81,15 +81,14 @@ int Create(const CreateOptions& options, const Globals& globals) {
   if (!request.has_value()) return kExitUsage;
   Client client(globals);
   if (!client.Connect()) return kExitConnect;
-  grpc::ClientContext context;
-  client.SetDeadline(context, std::nullopt);
-  const OnInterrupt cancel([&context] { context.TryCancel(); });
-  const auto reader = client.admin().CreateCacheVersion(&context, *request);
-  v1::CreateCacheVersionResponse report;
-  while (reader->Read(&report)) {
-    if (!report.has_version()) Note(globals, DescribeCreation(report));
-  }
-  const grpc::Status status = reader->Finish();
+  const auto [status, report] = Follow<v1::CreateCacheVersionResponse>(
+      client,
+      [&](grpc::ClientContext* context) {
+        return client.admin().CreateCacheVersion(context, *request);
+      },
+      [&](const v1::CreateCacheVersionResponse& news) {
+        if (!news.has_version()) Note(globals, DescribeCreation(news));
+      });
   if (!status.ok()) return client.Report(status);
   if (globals.json) {
     PrintJson(report.version(), false);
@@ -102,67 +101,59 @@ int Create(const CreateOptions& options, const Globals& globals) {
   return kExitOk;
 }
 
-int Activate(const Named& named, const Globals& globals) {
+// One call that moves a version and answers with it.
+template <typename Request, typename Answer>
+int Move(const Globals& globals, const Request& request,
+         grpc::Status (v1::CacheAdmin::Stub::*call)(grpc::ClientContext*,
+                                                    const Request&, Answer*),
+         std::string (*describe)(const v1::CacheVersion&)) {
   Client client(globals);
   if (!client.Connect()) return kExitConnect;
   grpc::ClientContext context;
   client.SetDeadline(context, kMoveCall);
-  v1::ActivateCacheVersionRequest request;
-  request.set_model(named.model);
-  request.set_version(named.label);
-  v1::ActivateCacheVersionResponse answer;
+  Answer answer;
   const grpc::Status status =
-      client.admin().ActivateCacheVersion(&context, request, &answer);
+      (client.admin().*call)(&context, request, &answer);
   if (!status.ok()) return client.Report(status);
   if (globals.json) {
     PrintJson(answer.version(), false);
   } else {
-    WriteText(absl::StrCat("new requests to ",
-                           Visible(answer.version().model()), " get ",
-                           Visible(answer.version().label()), "\n"));
+    WriteText(describe(answer.version()) + "\n");
   }
   return kExitOk;
+}
+
+std::string DescribeActive(const v1::CacheVersion& version) {
+  return absl::StrCat("new requests to ", Visible(version.model()), " get ",
+                      Visible(version.label()));
+}
+
+template <typename Request>
+Request Naming(const Named& named) {
+  Request request;
+  request.set_model(named.model);
+  request.set_version(named.label);
+  return request;
+}
+
+int Activate(const Named& named, const Globals& globals) {
+  return Move(globals, Naming<v1::ActivateCacheVersionRequest>(named),
+              &v1::CacheAdmin::Stub::ActivateCacheVersion, DescribeActive);
 }
 
 int RollBack(const std::string& model, const Globals& globals) {
-  Client client(globals);
-  if (!client.Connect()) return kExitConnect;
-  grpc::ClientContext context;
-  client.SetDeadline(context, kMoveCall);
   v1::RollbackCacheVersionRequest request;
   request.set_model(model);
-  v1::RollbackCacheVersionResponse answer;
-  const grpc::Status status =
-      client.admin().RollbackCacheVersion(&context, request, &answer);
-  if (!status.ok()) return client.Report(status);
-  if (globals.json) {
-    PrintJson(answer.version(), false);
-  } else {
-    WriteText(absl::StrCat("new requests to ",
-                           Visible(answer.version().model()), " get ",
-                           Visible(answer.version().label()), " again\n"));
-  }
-  return kExitOk;
+  return Move(
+      globals, request, &v1::CacheAdmin::Stub::RollbackCacheVersion,
+      +[](const v1::CacheVersion& version) {
+        return DescribeActive(version) + " again";
+      });
 }
 
 int Delete(const Named& named, const Globals& globals) {
-  Client client(globals);
-  if (!client.Connect()) return kExitConnect;
-  grpc::ClientContext context;
-  client.SetDeadline(context, kMoveCall);
-  v1::DeleteCacheVersionRequest request;
-  request.set_model(named.model);
-  request.set_version(named.label);
-  v1::DeleteCacheVersionResponse answer;
-  const grpc::Status status =
-      client.admin().DeleteCacheVersion(&context, request, &answer);
-  if (!status.ok()) return client.Report(status);
-  if (globals.json) {
-    PrintJson(answer.version(), false);
-  } else {
-    WriteText(DescribeDeletion(answer.version()) + "\n");
-  }
-  return kExitOk;
+  return Move(globals, Naming<v1::DeleteCacheVersionRequest>(named),
+              &v1::CacheAdmin::Stub::DeleteCacheVersion, DescribeDeletion);
 }
 
 void AddCreate(CLI::App& versions, Action& action) {

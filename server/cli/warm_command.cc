@@ -12,7 +12,7 @@
 #include "server/cli/commands.h"
 #include "server/cli/format.h"
 #include "server/cli/generation.h"
-#include "server/cli/interrupt.h"
+#include "server/cli/progress_call.h"
 #include "server/cli/warm_report.h"
 #include "server/config_values.h"
 #include "server/text.h"
@@ -89,15 +89,14 @@ int Warm(const WarmOptions& options, const Globals& globals) {
   }
   Client client(globals);
   if (!client.Connect()) return kExitConnect;
-  grpc::ClientContext context;
-  client.SetDeadline(context, std::nullopt);
-  const OnInterrupt cancel([&context] { context.TryCancel(); });
-  const auto reader = client.admin().WarmCache(&context, *request);
-  v1::WarmCacheResponse report;
-  while (reader->Read(&report)) {
-    if (report.prefixes_size() == 0) Note(globals, DescribeWarm(report));
-  }
-  const grpc::Status status = reader->Finish();
+  const auto [status, report] = Follow<v1::WarmCacheResponse>(
+      client,
+      [&](grpc::ClientContext* context) {
+        return client.admin().WarmCache(context, *request);
+      },
+      [&](const v1::WarmCacheResponse& news) {
+        if (news.prefixes_size() == 0) Note(globals, DescribeWarm(news));
+      });
   // What is resident is worth knowing also where not all of it is.
   if (report.prefixes_size() > 0) {
     if (globals.json) {

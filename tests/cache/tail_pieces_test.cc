@@ -56,6 +56,21 @@ class TailPiecesTest : public testing::Test {
     tail.tokens = tokens;
   }
 
+  // Two tails that took their pieces by turns, in a pool of `blocks`: each had
+  // so many tokens at first, and has so many in the end.
+  struct Growth {
+    int32_t first;
+    int32_t last;
+  };
+  std::pair<Tail&, Tail&> MakeTwo(int32_t blocks, Growth one, Growth two) {
+    pool_.Grow(blocks);
+    Tail& a = Make(one.first, 1);
+    Tail& b = Make(two.first, 2);
+    Grow(a, one.last, 1);
+    Grow(b, two.last, 2);
+    return {a, b};
+  }
+
   static uint16_t Number(int32_t mark, int32_t token, int64_t n) {
     return static_cast<uint16_t>(mark * 4096 + token * 128 + n);
   }
@@ -184,10 +199,7 @@ TEST_F(TailPiecesTest, ATailAloneBecomesItsBlock) {
 }
 
 TEST_F(TailPiecesTest, AScatteredTailIsCopiedToAFreeBlock) {
-  pool_.Grow(3);
-  Tail& a = Make(3, 1);
-  Tail& b = Make(3, 2);
-  Grow(a, 13, 1);
+  const auto [a, b] = MakeTwo(3, {3, 13}, {3, 3});
   EXPECT_THAT(a.pieces,
               ElementsAre(Piece(0, 0), Piece(0, 2), Piece(0, 3), Piece(1, 0)));
   const BlockRef whole = tails_.Join(a);
@@ -201,11 +213,7 @@ TEST_F(TailPiecesTest, AScatteredTailIsCopiedToAFreeBlock) {
 TEST_F(TailPiecesTest, ATailFillsItsBlockWhereOnlyItsLastPieceIsFree) {
   // SCHED: a sequence can fill the pool to the last place, however the tails
   // lie; here every block is split and one piece is free.
-  pool_.Grow(2);
-  Tail& a = Make(3, 1);
-  Tail& b = Make(12, 2);
-  Grow(a, 12, 1);
-  Grow(b, 13, 2);
+  const auto [a, b] = MakeTwo(2, {3, 12}, {12, 13});
   EXPECT_THAT(a.pieces, ElementsAre(Piece(0, 0), Piece(1, 0), Piece(1, 1)));
   EXPECT_EQ(b.pieces.back(), Piece(1, 2));
   const BlockRef whole = tails_.Join(a);
@@ -219,11 +227,7 @@ TEST_F(TailPiecesTest, ATailFillsItsBlockWhereOnlyItsLastPieceIsFree) {
 TEST_F(TailPiecesTest, AFullTailFindsABlockInAPoolThatIsTooSmallForIt) {
   // While a shrink waits for pins, running sequences go on: a tail that has
   // all its places needs none below the limit to become a block.
-  pool_.Grow(3);
-  Tail& a = Make(3, 1);
-  Tail& b = Make(3, 2);
-  Grow(a, 16, 1);
-  Grow(b, 15, 2);
+  const auto [a, b] = MakeTwo(3, {3, 16}, {3, 15});
   pool_.SetLimit(1);
   const BlockRef first = tails_.Join(a);
   ExpectBlock(first.block(), 16, 1);

@@ -47,18 +47,12 @@ class AutoResizeLiveTest : public testing::Test {
 
   int64_t CacheBytes() { return live_->Stats().tiers(0).capacity_bytes(); }
 
-  struct Resized {
-    grpc::Status status;
-    v1::ResizeCacheResponse last;
-  };
+  using Resized = LiveServer::Told<v1::ResizeCacheResponse>;
   Resized Resize(const v1::ResizeCacheRequest& wire) {
-    grpc::ClientContext context;
-    const auto reader = live_->admin().ResizeCache(&context, wire);
-    Resized resized;
-    while (reader->Read(&resized.last)) {
-    }
-    resized.status = reader->Finish();
-    return resized;
+    return LiveServer::ReadToEnd<v1::ResizeCacheResponse>(
+        [&](grpc::ClientContext* context) {
+          return live_->admin().ResizeCache(context, wire);
+        });
   }
 
   FakeSystem system_;

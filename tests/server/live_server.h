@@ -92,6 +92,24 @@ class LiveServer {
     return result;
   }
 
+  // How a call that tells how far it is ends, and the last that it tells.
+  template <typename Report>
+  struct Told {
+    grpc::Status status;
+    Report last;
+  };
+  // The call is begun by `start(context)`, which gives its reader.
+  template <typename Report, typename Start>
+  static Told<Report> ReadToEnd(Start start) {
+    grpc::ClientContext context;
+    const auto reader = start(&context);
+    Told<Report> told;
+    while (reader->Read(&told.last)) {
+    }
+    told.status = reader->Finish();
+    return told;
+  }
+
   // How a call of `method`, "kvasir.v1.Inference/Generate" or another, ends
   // whose request is `bytes`.
   grpc::Status CallWithBytes(const std::string& method,

@@ -23,8 +23,8 @@
 #include "server/generation_backend.h"
 #include "server/request_codec.h"
 #include "server/text.h"
+#include "tests/support/loop_harness.h"
 #include "tests/support/temp_path.h"
-#include "tests/support/tiny_model.h"
 
 namespace kvasir {
 
@@ -32,23 +32,12 @@ namespace kvasir {
 // `lost_bytes`.
 inline std::unique_ptr<Tokenizer> MakeTinyTokenizer(
     const std::vector<uint8_t>& lost_bytes = {}) {
-  TinyVocabulary vocabulary = MakeTinyVocabulary(0);
+  TokenizerSpec spec = TinyTokenizerSpec("smollm");
   for (const uint8_t byte : lost_bytes) {
     constexpr size_t kControlTokens = 3;
-    vocabulary.tokens[kControlTokens + byte] =
+    spec.tokens[kControlTokens + byte] =
         absl::StrCat("instead-of-", static_cast<int>(byte));
   }
-  TokenizerSpec spec;
-  spec.pre_tokenizer = "smollm";
-  spec.tokens = vocabulary.tokens;
-  for (const int32_t kind : vocabulary.kinds) {
-    spec.kinds.push_back(kind == 3 ? TokenizerSpec::Kind::kControl
-                                   : TokenizerSpec::Kind::kNormal);
-  }
-  spec.merges = vocabulary.merges;
-  spec.bos = 1;
-  spec.eos = 2;
-  spec.end_tokens = {0, 2};
   absl::StatusOr<std::unique_ptr<Tokenizer>> tokenizer =
       Tokenizer::Create(std::move(spec));
   if (!tokenizer.ok()) ADD_FAILURE() << tokenizer.status();

@@ -41,18 +41,12 @@ class WarmLiveTest : public testing::Test {
     live_->server().Serve(std::move(backend));
   }
 
-  struct Warmed {
-    grpc::Status status;
-    v1::WarmCacheResponse last;
-  };
+  using Warmed = LiveServer::Told<v1::WarmCacheResponse>;
   Warmed Warm(const v1::WarmCacheRequest& request) {
-    grpc::ClientContext context;
-    const auto reader = live_->admin().WarmCache(&context, request);
-    Warmed warmed;
-    while (reader->Read(&warmed.last)) {
-    }
-    warmed.status = reader->Finish();
-    return warmed;
+    return LiveServer::ReadToEnd<v1::WarmCacheResponse>(
+        [&](grpc::ClientContext* context) {
+          return live_->admin().WarmCache(context, request);
+        });
   }
 
   static std::string Words(char letter) {

@@ -37,21 +37,25 @@ std::unique_ptr<KvCache> MakeCache(const LoopHarness::Options& options) {
 
 }  // namespace
 
+TokenizerSpec TinyTokenizerSpec(const std::string& pre_tokenizer) {
+  const TinyVocabulary vocabulary = MakeTinyVocabulary(0);
+  TokenizerSpec spec;
+  spec.pre_tokenizer = pre_tokenizer;
+  spec.tokens = vocabulary.tokens;
+  for (const int32_t kind : vocabulary.kinds) {
+    spec.kinds.push_back(kind == 3 ? TokenizerSpec::Kind::kControl
+                                   : TokenizerSpec::Kind::kNormal);
+  }
+  spec.merges = vocabulary.merges;
+  spec.bos = 1;
+  spec.eos = 2;
+  spec.end_tokens = {0, 2};
+  return spec;
+}
+
 const Tokenizer& TinyTokenizer() {
   static const Tokenizer* const tokenizer = [] {
-    const TinyVocabulary vocabulary = MakeTinyVocabulary(0);
-    TokenizerSpec spec;
-    spec.pre_tokenizer = "gpt-2";
-    spec.tokens = vocabulary.tokens;
-    for (const int32_t kind : vocabulary.kinds) {
-      spec.kinds.push_back(kind == 3 ? TokenizerSpec::Kind::kControl
-                                     : TokenizerSpec::Kind::kNormal);
-    }
-    spec.merges = vocabulary.merges;
-    spec.bos = 1;
-    spec.eos = 2;
-    spec.end_tokens = {0, 2};
-    auto made = Tokenizer::Create(std::move(spec));
+    auto made = Tokenizer::Create(TinyTokenizerSpec("gpt-2"));
     KV_CHECK(made.ok()) << made.status();
     return made->release();
   }();

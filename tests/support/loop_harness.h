@@ -12,6 +12,7 @@
 #include "cache/kv_cache.h"
 #include "engine/engine_loop.h"
 #include "engine/hooked_runner.h"
+#include "engine/model/tokenizer.h"
 #include "engine/request_check.h"
 #include "engine/version_directory.h"
 #include "engine/version_keeper.h"
@@ -20,6 +21,9 @@
 #include "tests/support/recording_sink.h"
 
 namespace kvasir {
+
+// What makes a tokenizer of the tiny vocabulary.
+TokenizerSpec TinyTokenizerSpec(const std::string& pre_tokenizer);
 
 // The tokenizer of the tiny vocabulary: 3 control tokens (0 and 2 end a
 // generation), then the 256 bytes.
