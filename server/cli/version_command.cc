@@ -87,7 +87,9 @@ int Create(const CreateOptions& options, const Globals& globals) {
         return client.admin().CreateCacheVersion(context, *request);
       },
       [&](const v1::CreateCacheVersionResponse& news) {
-        if (!news.has_version()) Note(globals, DescribeCreation(news));
+        // The last step comes before the version that it has made.
+        if (news.has_version() || news.progress().phase() == "done") return;
+        Note(globals, DescribeCreation(news));
       });
   if (!status.ok()) return client.Report(status);
   if (globals.json) {
