@@ -27,7 +27,7 @@
 #include "cache/memory/host_memory.h"
 #include "engine/engine_loop.h"
 #include "engine/inbox.h"
-#include "engine/model_loader.h"
+#include "engine/model_set.h"
 #include "engine/prefix_desk.h"
 #include "engine/request_check.h"
 #include "engine/version_directory.h"
@@ -115,7 +115,8 @@ int64_t PromisedTokens(const KvCache& cache) {
 struct Engine::Impl {
   Impl(const EngineOptions& options, const KvLayout& layout,
        std::unique_ptr<KvCache> made_cache);
-  absl::Status AddFirstVersion(const EngineOptions& options, LoadedModel model);
+  absl::Status AddStartVersion(const EngineOptions& options,
+                               const StartModel& model, std::string_view label);
   void StartThread(const EngineOptions& options);
   // What `work(cache, versions)` returns, a StatusOr, done between two steps.
   template <typename Work>
@@ -162,13 +163,12 @@ Engine::Impl::Impl(const EngineOptions& options, const KvLayout& layout,
               .inbox = &inbox,
               .promise = &promise}) {}
 
-absl::Status Engine::Impl::AddFirstVersion(const EngineOptions& options,
-                                           LoadedModel model) {
-  const std::string name = model.info.name;
+absl::Status Engine::Impl::AddStartVersion(const EngineOptions& options,
+                                           const StartModel& model,
+                                           std::string_view label) {
   ServedVersion::Parts parts = MakeVersionParts(
-      options, std::make_shared<const LoadedModel>(std::move(model)), name,
-      options.version_label, &promise);
-  VersionInfo info = InfoOf(parts, options.model_path, 0);
+      options, model.revision, model.name, label, &promise);
+  VersionInfo info = InfoOf(parts, model.path, 0);
   return versions.Add(std::move(parts), std::move(info)).status();
 }
 
@@ -234,12 +234,17 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Start(
 #if KVASIR_TEST_HOOKS
   absl::SleepFor(options.test_hooks.load_delay);
 #endif
-  ASSIGN_OR_RETURN(LoadedModel model, LoadModel(options));
-  const KvLayout layout = model.layout;
+  ASSIGN_OR_RETURN(const std::vector<StartModel> models,
+                   LoadStartModels(options));
+  const KvLayout layout = models.front().revision->layout;
   ASSIGN_OR_RETURN(std::unique_ptr<KvCache> cache,
-                   MakeCache(options, model.info.weight_bytes, layout));
+                   MakeCache(options, WeightBytes(models), layout));
   auto impl = std::make_unique<Impl>(options, layout, std::move(cache));
-  RETURN_IF_ERROR(impl->AddFirstVersion(options, std::move(model)));
+  for (const StartModel& model : models) {
+    const bool first = &model == &models.front();
+    RETURN_IF_ERROR(impl->AddStartVersion(options, model,
+                                          first ? options.version_label : ""));
+  }
   impl->StartThread(options);
   return std::unique_ptr<Engine>(new Engine(std::move(impl)));
 }

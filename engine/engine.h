@@ -38,11 +38,23 @@ struct CacheSizeQuery {
 // as this lives.
 using WeightRoom = std::shared_ptr<const void>;
 
+// A model file and what clients call it; an empty name is the file's.
+struct ModelSource {
+  std::string name;
+  std::string path;  // a GGUF file
+};
+
+// Most models that an engine starts with.
+inline constexpr size_t kMaxStartModels = 16;
+
 // Settings of an engine. Plain values, checked by Engine::Start().
 struct EngineOptions {
   std::string model_path;     // a GGUF file
   std::string model_name;     // as clients call it; empty: from the file's name
   std::string version_label;  // of its first version; empty: from the digest
+  // Further models, whose cache blocks have the first one's shape; each has one
+  // version, active and labelled from its digest. All names differ.
+  std::vector<ModelSource> more_models;
 
   int64_t cache_bytes = 0;   // device tier; 0: kDefaultCacheBytes
   int64_t cache_blocks = 0;  // instead of bytes, if not 0
@@ -98,16 +110,16 @@ struct FlushOutcome {
   int64_t freed_bytes = 0;
 };
 
-// The inference engine: a model in one version or several, their cache and the
+// The inference engine: models in one version or several, their cache and the
 // thread on which all of it changes. Knows nothing of the wire.
 //
 // Public methods are safe from any thread and never wait for a step, except
 // where they say so. Events reach a request's sink on the engine thread.
 class Engine {
  public:
-  // Loads the model and starts the engine thread. Errors are those of the
-  // loaders, INVALID_ARGUMENT for an option out of range, RESOURCE_EXHAUSTED
-  // for memory.
+  // Loads the models and starts the engine thread. Errors are those of
+  // LoadStartModels(), INVALID_ARGUMENT for an option out of range,
+  // RESOURCE_EXHAUSTED for memory.
   static absl::StatusOr<std::unique_ptr<Engine>> Start(
       const EngineOptions& options);
 
@@ -120,7 +132,7 @@ class Engine {
   absl::StatusOr<std::shared_ptr<const ServedVersion>> Resolve(
       std::string_view model, std::string_view label) const;
 
-  // All that are resident, in the order in which they were made.
+  // All that are resident, model by model in the order of loading.
   std::vector<VersionInfo> Versions() const;
 
   // Makes a version beside those that serve; the order's sink is told how it

@@ -5,6 +5,7 @@
 #include <functional>
 #include <limits>
 #include <memory>
+#include <set>
 #include <string>
 #include <utility>
 
@@ -87,6 +88,35 @@ absl::Status CheckName(const std::string& name) {
       " bytes of UTF-8 without control characters, found ", QuoteText(name)));
 }
 
+// Clients tell models apart by their names alone.
+absl::Status CheckModels(const EngineOptions& options) {
+  RETURN_IF_ERROR(CheckName(NameOf(options)));
+  if (options.more_models.size() >= kMaxStartModels) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("more_models: wanted at most ", kMaxStartModels,
+                     " models, found ", 1 + options.more_models.size()));
+  }
+  std::set<std::string> names = {NameOf(options)};
+  for (const ModelSource& source : options.more_models) {
+    EngineOptions one;
+    one.model_path = source.path;
+    one.model_name = source.name;
+    const std::string name = NameOf(one);
+    RETURN_IF_ERROR(CheckName(name));
+    if (source.path.empty()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("more_models: wanted the path of a GGUF file for ",
+                       QuoteText(name), ", found none"));
+    }
+    if (!names.insert(name).second) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("more_models: wanted each model's name once, found ",
+                       QuoteText(name), " twice"));
+    }
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<std::unique_ptr<Backend>> MakeBackend(
     const EngineOptions& options) {
   return MakeCpuBackend({.thread_count = options.thread_count,
@@ -119,8 +149,7 @@ ModelInfo Describe(const EngineOptions& options, std::string digest,
   const ModelConfig& config = model.transformer->config();
   const Tokenizer& tokenizer = *model.tokenizer;
   ModelInfo info;
-  info.name = options.model_name.empty() ? NameFromPath(options.model_path)
-                                         : options.model_name;
+  info.name = NameOf(options);
   info.architecture = config.architecture;
   info.quantization = config.quantization;
   info.digest = std::move(digest);
@@ -151,7 +180,7 @@ ModelInfo Describe(const EngineOptions& options, std::string digest,
 }  // namespace
 
 absl::Status CheckEngineOptions(const EngineOptions& options) {
-  RETURN_IF_ERROR(CheckName(NameOf(options)));
+  RETURN_IF_ERROR(CheckModels(options));
   RETURN_IF_ERROR(
       CheckRange("cache_bytes", options.cache_bytes, 0, kUnbounded));
   RETURN_IF_ERROR(

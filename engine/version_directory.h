@@ -35,7 +35,7 @@ class VersionDirectory {
       std::string_view model, std::string_view label) const
       ABSL_LOCKS_EXCLUDED(mu_);
 
-  // In the order in which they were made.
+  // Model by model, in the order of loading.
   std::vector<VersionInfo> List() const ABSL_LOCKS_EXCLUDED(mu_);
 
   // The resident revision with these weights; null if there is none.

@@ -1,6 +1,7 @@
 #include "engine/version_keeper.h"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -51,14 +52,18 @@ absl::StatusOr<VersionInfo> VersionKeeper::Add(ServedVersion::Parts parts,
   info.retiring = false;
   parts.id = info.id;
   const bool first = ActiveOf(info.model) == nullptr;
-  entries_.push_back(
-      {std::make_shared<const ServedVersion>(std::move(parts)), info});
+  // Behind its model's others, so that the first model is the first whichever
+  // versions come and go.
+  auto place = entries_.end();
+  while (!first && std::prev(place)->info.model != info.model) --place;
+  const auto added = entries_.insert(
+      place, {std::make_shared<const ServedVersion>(std::move(parts)), info});
   if (first) {
-    Move(entries_.back(), VersionState::kServing);
-    entries_.back().info.active = true;
+    Move(*added, VersionState::kServing);
+    added->info.active = true;
   }
   Publish();
-  return entries_.back().info;
+  return added->info;
 }
 
 absl::StatusOr<VersionInfo> VersionKeeper::BeginServing(VersionId id) {

@@ -94,7 +94,7 @@ class VersionKeeper {
   KvCache* const cache_;
   VersionDirectory* const directory_;
 
-  std::vector<Entry> entries_;  // in the order in which they were made
+  std::vector<Entry> entries_;  // model by model, in the order of loading
   // By model, the versions that were active before, the last one last.
   absl::flat_hash_map<std::string, std::vector<VersionId>> history_;
   int retiring_ = 0;

@@ -12,6 +12,7 @@
 #include "engine/hooked_runner.h"
 #include "engine/model/utf8.h"
 #include "engine/model_runner.h"
+#include "engine/model_set.h"
 #include "engine/version_keeper.h"
 #include "engine/warm_order.h"
 
@@ -237,11 +238,11 @@ absl::StatusOr<ServedVersion::Parts> VersionLoader::MakeParts(
   }
   ASSIGN_OR_RETURN(std::shared_ptr<const LoadedModel> revision,
                    LoadRevision(order, *active));
-  if (revision->layout != parts_.layout) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        "model_path: wanted a model whose cache blocks take ",
-        parts_.layout.BlockBytes(), " bytes as those of ", active->label(),
-        " do, found ", revision->layout.BlockBytes()));
+  const absl::Status fits =
+      CheckSameShape(parts_.layout, active->label(), revision->layout);
+  if (!fits.ok()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("model_path: ", fits.message()));
   }
   RETURN_IF_ERROR(CheckWarmable(order, *active, revision->info));
   path = order.path.empty() ? active->info().path : order.path;

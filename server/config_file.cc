@@ -50,7 +50,7 @@ FileValue ReadValue(const YAML::Node& node) {
     return value;
   }
   for (const YAML::Node& item : node) {
-    absl::StrAppend(&value.text, value.text.empty() ? "" : ",", item.Scalar());
+    value.items.push_back(item.Scalar());
   }
   return value;
 }

@@ -3,6 +3,7 @@
 
 #include <map>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 
@@ -10,9 +11,10 @@ namespace kvasir {
 
 // One value of a configuration file and the line it stands on, from 1.
 struct FileValue {
-  std::string text;  // of a list: all values, with commas between them
+  std::string text;
   int line = 0;
   bool list = false;
+  std::vector<std::string> items;  // of a list, which has no text
 };
 
 // The scalars, and lists of scalars, of a YAML file by their dotted key:

@@ -61,10 +61,29 @@ void LogFromGrpc(gpr_log_func_args* args) {
 
 // A model that cannot chat serves text and ids all the same, but whoever
 // started it should hear of it before the first client does.
-void LogChat(const ModelInfo& info) {
-  if (info.chat_refusal.empty()) return;
-  Log(LogLevel::kWarning, "chat requests will be refused",
-      {{"model", info.name}, {"reason", info.chat_refusal}});
+void LogChat(const GenerationBackend& backend) {
+  for (const auto& version : ActiveVersions(backend)) {
+    const ModelInfo& info = version->info();
+    if (info.chat_refusal.empty()) continue;
+    Log(LogLevel::kWarning, "chat requests will be refused",
+        {{"model", info.name}, {"reason", info.chat_refusal}});
+  }
+}
+
+// With commas between them, the first one first.
+std::string ModelNames(const GenerationBackend& backend) {
+  std::string names;
+  for (const auto& version : ActiveVersions(backend)) {
+    absl::StrAppend(&names, names.empty() ? "" : ",", version->info().name);
+  }
+  return names;
+}
+std::string ModelPaths(const EngineOptions& options) {
+  std::string paths = options.model_path;
+  for (const ModelSource& model : options.more_models) {
+    absl::StrAppend(&paths, ",", model.path);
+  }
+  return paths;
 }
 
 void LogReady(const KvasirServer& server, const GenerationBackend& backend,
@@ -78,7 +97,7 @@ void LogReady(const KvasirServer& server, const GenerationBackend& backend,
   Log(LogLevel::kInfo, "kvasird is ready",
       {{"grpc", server.grpc_address().ToString()},
        {"metrics", server.metrics_address().ToString()},
-       {"model", info.name},
+       {"model", ModelNames(backend)},
        {"backend", info.backend},
        {"threads", absl::StrCat(info.thread_count)},
        {"cache", FormatBytes(cache_bytes)},
@@ -92,6 +111,7 @@ std::string WithOptionNames(const absl::Status& status) {
   for (const auto& [field, option] :
        {std::pair{"cache_bytes: ", "--cache-size: "},
         std::pair{"cache_blocks: ", "--cache-blocks: "},
+        std::pair{"more_models: ", "--model: "},
         std::pair{"eviction_policy: ", "--eviction-policy: "},
         std::pair{"tenant_quotas: ", "--tenant-quota: "}}) {
     if (absl::StartsWith(text, field)) {
@@ -150,7 +170,7 @@ int Daemon::Run() {
 
 int Daemon::Load() {
   Log(LogLevel::kInfo, "loading the model",
-      {{"path", config_.engine.model_path},
+      {{"path", ModelPaths(config_.engine)},
        {"grpc", server_->grpc_address().ToString()},
        {"metrics", server_->metrics_address().ToString()}});
   EngineOptions options = config_.engine;
@@ -181,7 +201,7 @@ int Daemon::Load() {
   absl::StatusOr<std::unique_ptr<Engine>> engine = load.Take();
   if (!engine.ok()) {
     Log(LogLevel::kError,
-        absl::StrCat("cannot serve ", config_.engine.model_path, ": ",
+        absl::StrCat("cannot serve ", ModelPaths(config_.engine), ": ",
                      WithOptionNames(engine.status())));
     return 1;
   }
@@ -191,7 +211,7 @@ int Daemon::Load() {
   const bool warms = config_.warm.request.prompts_size() > 0;
   if (warms) server_->HoldReady();
   server_->Serve(std::move(backend));
-  LogChat(FirstVersion(*backend_)->info());
+  LogChat(*backend_);
   if (!warms) {
     BecomeReady();
     return -1;

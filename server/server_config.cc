@@ -17,6 +17,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 
@@ -25,6 +26,7 @@
 #include "engine/model/utf8.h"
 #include "server/config_file.h"
 #include "server/config_values.h"
+#include "server/model_list.h"
 #include "server/size_options.h"
 #include "server/tenant_quota.h"
 #include "server/text.h"
@@ -80,19 +82,12 @@ absl::Status SetAddress(Target target, const std::string& text) {
   return absl::OkStatus();
 }
 
-// PATH, or NAME=PATH; a name has no slash.
-absl::Status SetModel(Target target, const std::string& text) {
-  const size_t equals = text.find('=');
-  std::string path = text;
-  if (equals != std::string::npos && equals > 0 && text.find('/') > equals) {
-    target.config.engine.model_name = text.substr(0, equals);
-    path = text.substr(equals + 1);
-  }
-  if (path.empty()) {
-    return absl::InvalidArgumentError(
-        "wanted the path of a GGUF file, or NAME=PATH, found nothing");
-  }
-  target.config.engine.model_path = path;
+absl::Status SetModels(Target target, const std::string& text) {
+  ASSIGN_OR_RETURN(std::vector<ModelSource> models, ParseModels(text));
+  EngineOptions& engine = target.config.engine;
+  engine.model_path = models.front().path;
+  engine.model_name = models.front().name;
+  engine.more_models.assign(models.begin() + 1, models.end());
   return absl::OkStatus();
 }
 
@@ -237,13 +232,15 @@ absl::Status SetFailingSteps(Target target, const std::string& text) {
 // Every option of kvasird. Order is that of --help.
 const Option kOptions[] = {
     {"model.path", "--model", "PATH", "",
-     "GGUF file to serve; NAME=PATH gives it the name that clients use",
-     SetModel},
+     "GGUF file to serve; NAME=PATH gives it the name that clients use. The "
+     "flag again, or a list in the file, for more models beside the first",
+     SetModels},
     {"model.name", "--model-name", "NAME", "",
-     "Name that clients use; empty: from the file's name", SetModelName},
+     "Name that clients use for the first model; empty: from the file's name",
+     SetModelName},
     {"model.version_label", "--version-label", "LABEL", "",
-     "What the version served from the start is called; empty: the model's "
-     "name, @ and the first digits of its fingerprint",
+     "What the first model's version served from the start is called; empty: "
+     "the model's name, @ and the first digits of its fingerprint",
      SetVersionLabel},
     {"model.context_limit", "--context-limit", "TOKENS", "0",
      "Tokens that prompt and output may hold; 0: what the model was trained "
@@ -356,8 +353,13 @@ const Option kOptions[] = {
 #endif
 };
 
-// Whether the option may have several values, which are then one text.
-bool IsList(const Option& option) { return option.set == SetTenantQuotas; }
+// What stands between the values of an option that may have several, which are
+// then one text; none if it has one.
+std::optional<char> ListSeparator(const Option& option) {
+  if (option.set == SetTenantQuotas) return kTenantSeparator;
+  if (option.set == SetModels) return kModelSeparator;
+  return std::nullopt;
+}
 
 constexpr const char* kConfigEnvironment = "KVASIR_CONFIG";
 
@@ -396,7 +398,9 @@ absl::StatusOr<CommandLine> ReadCommandLine(
     made[option.key] =
         app.add_option(option.flag, texts[option.key], help + ")")
             ->type_name(option.value_name);
-    if (IsList(option)) made[option.key]->join(kTenantSeparator);
+    if (const auto separator = ListSeparator(option)) {
+      made[option.key]->join(*separator);
+    }
   }
   // CLI11 takes its arguments from the back and reports by exception.
   try {
@@ -435,7 +439,7 @@ absl::StatusOr<FileSettings> ReadFileSettings(const ConfigSources& sources,
     settings.path = sources.default_file;
   }
   ASSIGN_OR_RETURN(settings.values, ReadConfigFile(settings.path));
-  for (const auto& [key, value] : settings.values) {
+  for (auto& [key, value] : settings.values) {
     const Option* const option = std::find_if(
         std::begin(kOptions), std::end(kOptions),
         [&key = key](const Option& one) { return one.key == key; });
@@ -443,11 +447,14 @@ absl::StatusOr<FileSettings> ReadFileSettings(const ConfigSources& sources,
       return absl::InvalidArgumentError(absl::StrCat(
           settings.path, ":", value.line, ": unknown key ", QuoteText(key)));
     }
-    if (value.list && !IsList(*option)) {
+    if (!value.list) continue;
+    const std::optional<char> separator = ListSeparator(*option);
+    if (!separator.has_value()) {
       return absl::InvalidArgumentError(
           absl::StrCat(settings.path, ":", value.line, ": ", QuoteText(key),
                        ": wanted one value, found a list"));
     }
+    value.text = absl::StrJoin(value.items, std::string(1, *separator));
   }
   return settings;
 }
@@ -556,10 +563,12 @@ std::string FormatConfig(const std::vector<ConfigValue>& values) {
   }
   std::string text;
   for (const ConfigValue& value : values) {
-    absl::StrAppend(
-        &text, value.key, std::string(key_width - value.key.size() + 2, ' '),
-        value.value, std::string(value_width - value.value.size() + 2, ' '),
-        value.origin, "\n");
+    absl::StrAppend(&text, value.key,
+                    std::string(key_width - value.key.size() + 2, ' '),
+                    absl::StrReplaceAll(
+                        value.value, {{std::string(1, kModelSeparator), ","}}),
+                    std::string(value_width - value.value.size() + 2, ' '),
+                    value.origin, "\n");
   }
   return text;
 }

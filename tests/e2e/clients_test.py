@@ -309,6 +309,35 @@ class Clients(unittest.TestCase):
         self.assertEqual(value("kvasir_requests_running"), 0)
 
 
+class SeveralModels(unittest.TestCase):
+    def test_two_files_are_two_models_in_one_daemon(self):
+        """Of equal weights: answers agree, cached blocks do not."""
+        second = os.path.join(STUBS, "second.gguf")
+        os.symlink(os.path.abspath(MODEL), second)
+        daemon = Daemon(f"--model=other={second}")
+        with grpc.insecure_channel(daemon.address) as channel:
+            stub = inference_pb2_grpc.InferenceStub(channel)
+            models = stub.ListModels(inference_pb2.ListModelsRequest()).models
+            self.assertEqual([m.name for m in models], ["smol", "other"])
+            prompt = "A ship that left the harbour at dawn " * 4
+            answers = []
+            for model, cached in [("", False), ("other", False),
+                                  ("smol", True), ("other", True)]:
+                asked = request(prompt)
+                asked.model, asked.stream = model, False
+                finished = [m.finished for m in stub.Generate(
+                    asked, timeout=PATIENCE) if m.HasField("finished")][0]
+                self.assertEqual(finished.usage.cached_tokens > 0, cached)
+                answers.append(finished.text)
+            self.assertEqual(len(set(answers)), 1, answers)
+            asked.model = "third"
+            with self.assertRaises(grpc.RpcError) as caught:
+                list(stub.Generate(asked, timeout=PATIENCE))
+            self.assertEqual(caught.exception.code(),
+                             grpc.StatusCode.NOT_FOUND)
+        self.assertEqual(daemon.stop(), 0)
+
+
 if __name__ == "__main__":
     if "--stream" in sys.argv:
         stream_for_ever(sys.argv[-1])

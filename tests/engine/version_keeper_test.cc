@@ -97,6 +97,22 @@ TEST_F(VersionKeeperTest, TheFirstVersionOfAModelServesAtOnce) {
   EXPECT_EQ(Active("n"), "other");
 }
 
+TEST_F(VersionKeeperTest, TheFirstModelStaysTheFirstAfterARollOut) {
+  // Requests that name no model must not get another one because a version of
+  // the first was replaced.
+  ASSERT_TRUE(Add("m", "m1").ok());
+  ASSERT_TRUE(Add("n", "n1").ok());
+  ASSERT_TRUE(Add("m", "m2").ok());
+  EXPECT_THAT(List(), ElementsAre("m1 serving active", "m2 warming",
+                                  "n1 serving active"));
+  ASSERT_TRUE(keeper_->Activate("m", "m2").ok());
+  ASSERT_TRUE(keeper_->Delete("m", "m1").ok());
+  keeper_->RetireUnheld();
+  EXPECT_THAT(List(), ElementsAre("m2 serving active", "n1 serving active"));
+  EXPECT_EQ(Active(), "m2");
+  EXPECT_EQ(Active("n"), "n1");
+}
+
 TEST_F(VersionKeeperTest, ALabelIsTakenOnce) {
   // It is part of the blocks' identity and the name that requests use.
   ASSERT_TRUE(Add("m", "one").ok());

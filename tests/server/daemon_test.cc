@@ -133,6 +133,13 @@ class DaemonTest : public testing::Test {
     return line.substr(begin, line.find(' ', begin) - begin);
   }
 
+  // Once it is ready.
+  static std::unique_ptr<v1::Inference::Stub> ClientOf(const Process& daemon) {
+    return v1::Inference::NewStub(grpc::CreateChannel(
+        Field(daemon.WaitForLine("kvasird is ready"), "grpc"),
+        grpc::InsecureChannelCredentials()));
+  }
+
   std::string model_;
 };
 
@@ -204,10 +211,7 @@ TEST_F(DaemonTest, AFaultyWarmFileIsToldBeforeTheModelLoads) {
 // SRV-1 (c): the stream goes on, new calls do not.
 TEST_F(DaemonTest, RunningStreamOutlivesTheFirstSignal) {
   Process daemon(Arguments());
-  const std::string address =
-      Field(daemon.WaitForLine("kvasird is ready"), "grpc");
-  const auto stub = v1::Inference::NewStub(
-      grpc::CreateChannel(address, grpc::InsecureChannelCredentials()));
+  const auto stub = ClientOf(daemon);
   v1::GenerateRequest request;
   request.set_text("The old");
   request.set_stream(true);
@@ -234,10 +238,7 @@ TEST_F(DaemonTest, RunningStreamOutlivesTheFirstSignal) {
 TEST_F(DaemonTest, SecondSignalEndsItAtOnce) {
   // A client that reads nothing keeps the drain waiting.
   Process daemon(Arguments({"--drain-timeout=10m", "--stream-queue=1048576"}));
-  const std::string address =
-      Field(daemon.WaitForLine("kvasird is ready"), "grpc");
-  const auto stub = v1::Inference::NewStub(
-      grpc::CreateChannel(address, grpc::InsecureChannelCredentials()));
+  const auto stub = ClientOf(daemon);
   v1::GenerateRequest request;
   request.set_text("The old");
   request.set_stream(true);
@@ -288,6 +289,50 @@ TEST_F(DaemonTest, MissingAndMalformedModelsAreFatalAndNamed) {
   Process malformed(arguments);
   EXPECT_EQ(malformed.Wait(), 1);
   EXPECT_THAT(malformed.log(), HasSubstr("broken.gguf"));
+}
+
+// Ready means: whatever model a client names.
+TEST_F(DaemonTest, SeveralModelsAreServedOrNone) {
+  const std::string second = TempPath("daemon_second.gguf");
+  ASSERT_TRUE(WriteTinyModel({.seed = 2}, second).ok());
+  std::vector<std::string> arguments = Arguments({"--model=b=" + second});
+  arguments[0] = "--model=a=" + model_;
+  Process daemon(arguments);
+  const std::string ready = daemon.WaitForLine("kvasird is ready");
+  EXPECT_EQ(Field(ready, "model"), "a,b");
+  const auto stub = ClientOf(daemon);
+  std::vector<std::string> texts;
+  for (const char* model : {"a", "b"}) {
+    v1::GenerateRequest request;
+    request.set_model(model);
+    request.set_text("What is a cat?");
+    request.mutable_stopping()->set_max_tokens(8);
+    request.mutable_stopping()->set_ignore_eos(true);
+    request.mutable_sampling()->set_temperature(0);
+    grpc::ClientContext context;
+    const auto reader = stub->Generate(&context, request);
+    v1::GenerateResponse message;
+    std::string text;
+    while (reader->Read(&message)) {
+      text += message.delta().text() + message.finished().text();
+    }
+    EXPECT_TRUE(reader->Finish().ok());
+    texts.push_back(text);
+  }
+  EXPECT_NE(texts[0], texts[1]);
+  grpc::ClientContext context;
+  v1::ListModelsResponse models;
+  ASSERT_TRUE(stub->ListModels(&context, {}, &models).ok());
+  ASSERT_EQ(models.models_size(), 2);
+  EXPECT_EQ(models.models(0).name(), "a");
+  EXPECT_EQ(models.models(1).name(), "b");
+  daemon.Signal(SIGTERM);
+  EXPECT_EQ(daemon.Wait(), 0);
+  ASSERT_TRUE(WriteTinyModel({.layer_count = 3}, second).ok());
+  Process other(arguments);
+  EXPECT_EQ(other.Wait(), 1);
+  EXPECT_THAT(other.log(), HasSubstr("--model: \\\"b\\\": wanted a model whose "
+                                     "cache blocks have the shape"));
 }
 
 TEST_F(DaemonTest, UsageErrorsAreTwoAndOneLine) {

@@ -171,6 +171,36 @@ TEST_F(ServerConfigTest, ErrorsNameOptionOriginWantedAndFound) {
   ExpectError({"--model=m", "--config=/nowhere.yaml"}, {"/nowhere.yaml"});
 }
 
+// Whoever serves several models names them all alike, wherever that is.
+TEST_F(ServerConfigTest, ModelsFromEverySource) {
+  const auto models = [](const absl::StatusOr<ParsedConfig>& parsed) {
+    if (!parsed.ok()) return parsed.status().ToString();
+    const EngineOptions& engine = parsed->config.engine;
+    std::string text = engine.model_name + "=" + engine.model_path;
+    for (const ModelSource& model : engine.more_models) {
+      text += " " + model.name + "=" + model.path;
+    }
+    return text;
+  };
+  const std::string file = WriteTestFile(
+      "models.yaml", "model:\n  path:\n    - a=x,1.gguf\n    - y.gguf\n");
+  auto parsed = Parse({"--config", file});
+  EXPECT_EQ(models(parsed), "a=x,1.gguf =y.gguf");
+  EXPECT_THAT(Origin(*parsed, "model.path"), HasSubstr("yaml:3"));
+  EXPECT_THAT(FormatConfig(parsed->values), HasSubstr("a=x,1.gguf,y.gguf  "));
+  environment_["KVASIR_MODEL_PATH"] = "e=1.gguf,f=2.gguf";
+  EXPECT_EQ(models(Parse({"--config", file})), "e=1.gguf f=2.gguf");
+  EXPECT_EQ(models(Parse({"--model", "b=1", "--model=c=2", "--model=d"})),
+            "b=1 c=2 =d");
+  parsed = Parse({"--model=b=1", "--model=c=2", "--model-name=first"});
+  EXPECT_EQ(models(parsed), "first=1 c=2");
+  EXPECT_EQ(models(Parse({"--model=only"})), "=only");
+  ExpectError({"--model=b=1", "--model=b=2"},
+              {"--model: ", "\"b\" twice", "flag --model"});
+  ExpectError({"--model=b=1", "--model=c=2", "--model-name=c"},
+              {"--model-name: ", "\"c\" twice"});
+}
+
 // A list may come as flags, as one text with commas, or as a list.
 TEST_F(ServerConfigTest, TenantQuotasFromEverySource) {
   const auto salts = [](const absl::StatusOr<ParsedConfig>& parsed) {
