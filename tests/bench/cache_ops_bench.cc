@@ -11,25 +11,12 @@
 #include "cache/base/check.h"
 #include "cache/block_pool.h"
 #include "cache/kv_cache.h"
-#include "cache/memory/host_memory.h"
+#include "tests/bench/bench_cache.h"
 
 namespace kvasir {
 namespace {
 
-constexpr int32_t kBlockTokens = 16;
-
-std::unique_ptr<KvCache> MakeCache(int64_t blocks) {
-  KvCache::Options options;
-  options.layout = {.layer_count = 1,
-                    .kv_head_count = 1,
-                    .head_dim = 64,
-                    .block_tokens = kBlockTokens,
-                    .type = KvType::kF16};
-  options.capacity_blocks = blocks;
-  auto cache = KvCache::Create(options, MakeHostMemory(), MakeLruPolicy());
-  KV_CHECK(cache.ok()) << cache.status();
-  return *std::move(cache);
-}
+constexpr int32_t kBlockTokens = kBenchBlockTokens;
 
 std::vector<TokenId> Tokens(TokenId first, int64_t count) {
   std::vector<TokenId> tokens(count);
@@ -53,7 +40,7 @@ void Append(KvCache& cache, Lease& lease, absl::Span<const TokenId> tokens) {
 // then. Sequences that reach 2048 tokens begin anew, untimed.
 void BM_DecodeStep(benchmark::State& state) {
   const int64_t rows = state.range(0);
-  const auto cache = MakeCache(rows * 2048 / kBlockTokens);
+  const auto cache = MakeBenchCache(rows * 2048 / kBlockTokens);
   const VersionId version = cache->AddVersion("bench", "00");
   std::vector<Lease> leases(rows);
   std::vector<TokenId> next(rows);
@@ -87,7 +74,7 @@ BENCHMARK(BM_DecodeStep)->Arg(1)->Arg(32);
 // and lets them go.
 void BM_LookUpCachedPrefix(benchmark::State& state) {
   const int64_t prefix = state.range(0);
-  const auto cache = MakeCache(prefix / kBlockTokens + 1024);
+  const auto cache = MakeBenchCache(prefix / kBlockTokens + 1024);
   const VersionId version = cache->AddVersion("bench", "00");
   const auto tokens = Tokens(0, prefix + 1);
   {
@@ -117,7 +104,7 @@ BENCHMARK(BM_GrantAndFreeBlock)->Arg(1 << 10)->Arg(1 << 20);
 void BM_SnapshotOfAMillionBlocks(benchmark::State& state) {
   constexpr int64_t kBlocks = int64_t{1} << 20;
   constexpr int64_t kPromptBlocks = 64;
-  const auto cache = MakeCache(kBlocks);
+  const auto cache = MakeBenchCache(kBlocks);
   const VersionId version = cache->AddVersion("bench", "00");
   for (TokenId first = 0; first < kBlocks / kPromptBlocks; ++first) {
     const auto tokens = Tokens(first * 100'000, kPromptBlocks * kBlockTokens);
@@ -133,7 +120,7 @@ BENCHMARK(BM_SnapshotOfAMillionBlocks)->Unit(benchmark::kMicrosecond);
 // one. Per item: one block through its whole life.
 void BM_EvictionChurn(benchmark::State& state) {
   const int64_t blocks = state.range(0);
-  const auto cache = MakeCache(blocks);
+  const auto cache = MakeBenchCache(blocks);
   const VersionId version = cache->AddVersion("bench", "00");
   constexpr int64_t kPromptTokens = 16 * kBlockTokens;
   TokenId first = 0;

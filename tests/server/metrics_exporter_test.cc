@@ -193,6 +193,33 @@ TEST_F(MetricsExporterTest, VersionsAreToldByLabelAndState) {
             7);
 }
 
+// Labels of versions that are gone would pile up with every roll-out; what they
+// have come to stays in the totals.
+TEST_F(MetricsExporterTest, ARetiredVersionTakesItsSeriesAndNoTotal) {
+  const auto text = [&](const EngineStats& stats) {
+    MetricFamilies families;
+    AddEngineMetrics({{backend_.info()}, backend_.Versions()}, stats,
+                     absl::Seconds(45), absl::FromUnixSeconds(1000), families);
+    return prometheus::TextSerializer().Serialize(families.Take());
+  };
+  const std::string total =
+      "kvasir_prefix_cache_hit_tokens_total{model_name=\"tiny\","
+      "tier=\"device\"} 60\n";
+  EngineStats stats = SomeStats();
+  VersionSnapshot gone = stats.cache.versions[0];
+  gone.id = VersionId(7);
+  gone.label = "gone";
+  gone.state = "retired";
+  gone.hit_tokens = 20;
+  stats.cache.versions.push_back(gone);
+  stats.cache.versions[0].hit_tokens = 40;
+  EXPECT_THAT(text(stats), HasSubstr(total));
+  EXPECT_THAT(text(stats), testing::Not(HasSubstr("version=\"gone\"")));
+  stats.cache.versions.pop_back();
+  stats.cache.forgotten.hit_tokens = 20;
+  EXPECT_THAT(text(stats), HasSubstr(total));
+}
+
 // C3: the identity holds in every scrape.
 TEST_F(MetricsExporterTest, StatesAndBytesAddUp) {
   state_.Serve(&backend_);
