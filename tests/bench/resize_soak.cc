@@ -68,29 +68,43 @@ struct GapSummary {
   double max = 0;
 };
 
-// Gaps between tokens of all clients, by the phase in which they end.
+// Gaps between tokens of all clients, by the phase in which they end and by
+// whether prompts filled the pool at that time, which hides all else.
 class Gaps {
  public:
-  void Begin(Phase phase) {
+  void Begin(Phase phase, bool filling) {
     const absl::MutexLock lock(&mu_);
-    phase_ = phase;
+    now_ = IndexOf(phase, filling);
   }
   void Add(double gap) {
     const absl::MutexLock lock(&mu_);
-    if (phase_.has_value()) gaps_[static_cast<size_t>(*phase_)].push_back(gap);
+    if (now_.has_value()) gaps_[*now_].push_back(gap);
   }
-  GapSummary Summary(Phase phase) const {
+  GapSummary All(Phase phase) const {
     const absl::MutexLock lock(&mu_);
-    std::vector<double> gaps = gaps_[static_cast<size_t>(phase)];
+    std::vector<double> gaps = gaps_[IndexOf(phase, false)];
+    const std::vector<double>& filling = gaps_[IndexOf(phase, true)];
+    gaps.insert(gaps.end(), filling.begin(), filling.end());
+    return Summary(std::move(gaps));
+  }
+  GapSummary Quiet(Phase phase) const {
+    const absl::MutexLock lock(&mu_);
+    return Summary(gaps_[IndexOf(phase, false)]);
+  }
+
+ private:
+  static size_t IndexOf(Phase phase, bool filling) {
+    return 2 * static_cast<size_t>(phase) + (filling ? 1 : 0);
+  }
+  static GapSummary Summary(std::vector<double> gaps) {
     if (gaps.empty()) return {};
     std::sort(gaps.begin(), gaps.end());
     return {gaps[gaps.size() / 2], gaps[gaps.size() * 99 / 100], gaps.back()};
   }
 
- private:
   mutable absl::Mutex mu_;
-  std::optional<Phase> phase_;  // none before the first
-  std::array<std::vector<double>, 2> gaps_;
+  std::optional<size_t> now_;  // none before the first period
+  std::array<std::vector<double>, 4> gaps_;
 };
 
 class Client final : public TokenSink {
@@ -232,17 +246,19 @@ class Soak {
     (void)Send(Prompt(1000 + fills_++, 0, kFillTokens), 1, nullptr);
   }
 
-  // As many one-off prompts come in the second half as fill what a shrink
-  // emptied.
+  // The cache is small for a quarter of the period. As many one-off prompts
+  // come in the second half as fill what a shrink emptied.
   void RunPeriod(Phase phase) {
     const absl::Time begin = absl::Now();
     const absl::Duration period = absl::Seconds(options_.period);
-    gaps_.Begin(phase);
+    gaps_.Begin(phase, false);
     if (phase == Phase::kResizing) Shrink();
-    SleepUntil(begin + period / 2);
+    SleepUntil(begin + period / 4);
     if (phase == Phase::kResizing) {
       Resize(blocks_)->done.WaitForNotification();
     }
+    SleepUntil(begin + period / 2);
+    gaps_.Begin(phase, true);
     for (int64_t i = 0; i < fills_per_period_; ++i) FillOnce();
     SleepUntil(begin + period);
   }
@@ -279,34 +295,50 @@ class Soak {
     ++shrinks_;
   }
 
+  static double Ratio(const GapSummary& steady, const GapSummary& resizing) {
+    return steady.p99 > 0 ? resizing.p99 / steady.p99 : 0;
+  }
+  static std::string Json(const GapSummary& gaps) {
+    return absl::StrFormat("{\"p50\": %.2f, \"p99\": %.2f, \"max\": %.2f}",
+                           gaps.p50, gaps.p99, gaps.max);
+  }
+  static std::string Row(const char* name, const GapSummary& gaps) {
+    return absl::StrFormat("%-24s %8.2f %8.2f %8.2f\n", name, gaps.p50,
+                           gaps.p99, gaps.max);
+  }
+
   void Print() const {
-    const GapSummary steady = gaps_.Summary(Phase::kSteady);
-    const GapSummary resizing = gaps_.Summary(Phase::kResizing);
-    const double ratio = steady.p99 > 0 ? resizing.p99 / steady.p99 : 0;
+    const GapSummary steady = gaps_.All(Phase::kSteady);
+    const GapSummary resizing = gaps_.All(Phase::kResizing);
+    const GapSummary steady_quiet = gaps_.Quiet(Phase::kSteady);
+    const GapSummary resizing_quiet = gaps_.Quiet(Phase::kResizing);
     if (options_.json) {
       std::cout << absl::StrFormat(
           "{\"answers\": %d, \"failed\": %d, \"different\": %d, \"shrinks\": "
           "%d, \"least_returned\": %.4f, \"slowest_shrink_ms\": %.1f,\n"
-          " \"gap_ms_steady\": {\"p50\": %.2f, \"p99\": %.2f, \"max\": %.2f},\n"
-          " \"gap_ms_resizing\": {\"p50\": %.2f, \"p99\": %.2f, \"max\": "
-          "%.2f},\n \"gap_p99_ratio\": %.3f}\n",
+          " \"gap_ms_steady\": %s,\n \"gap_ms_resizing\": %s,\n"
+          " \"gap_p99_ratio\": %.3f,\n"
+          " \"quiet_gap_ms_steady\": %s,\n \"quiet_gap_ms_resizing\": %s,\n"
+          " \"quiet_gap_p99_ratio\": %.3f}\n",
           answers_.load(), failed_.load(), different_.load(), shrinks_,
-          least_returned_, slowest_shrink_ms_, steady.p50, steady.p99,
-          steady.max, resizing.p50, resizing.p99, resizing.max, ratio);
+          least_returned_, slowest_shrink_ms_, Json(steady), Json(resizing),
+          Ratio(steady, resizing), Json(steady_quiet), Json(resizing_quiet),
+          Ratio(steady_quiet, resizing_quiet));
       return;
     }
     std::cout << absl::StrFormat(
-        "answers         %d, %d failed, %d unlike the cold run\n"
-        "shrinks         %d to half, slowest %.1f ms\n"
-        "memory back     %.1f %% of what was asked within %s, at the least\n"
-        "\ntoken gap, ms        p50      p99      max\n"
-        "steady          %8.2f %8.2f %8.2f\n"
-        "resizing        %8.2f %8.2f %8.2f\n"
-        "p99 ratio       %8.2f\n",
+        "answers      %d, %d failed, %d unlike the cold run\n"
+        "shrinks      %d to half, slowest %.1f ms\n"
+        "memory back  %.1f %% of what was asked within %s, at the least\n\n"
+        "token gap, ms                 p50      p99      max\n"
+        "%s%sp99 ratio %34.2f\n"
+        "while nobody fills the pool\n%s%sp99 ratio %34.2f\n",
         answers_.load(), failed_.load(), different_.load(), shrinks_,
         slowest_shrink_ms_, 100 * least_returned_,
-        absl::FormatDuration(kReturnTime), steady.p50, steady.p99, steady.max,
-        resizing.p50, resizing.p99, resizing.max, ratio);
+        absl::FormatDuration(kReturnTime), Row("steady", steady),
+        Row("resizing", resizing), Ratio(steady, resizing),
+        Row("steady", steady_quiet), Row("resizing", resizing_quiet),
+        Ratio(steady_quiet, resizing_quiet));
   }
 
   const Options options_;
