@@ -12,8 +12,9 @@ namespace kvasir {
 
 namespace {
 
-// Blocks that one Advance() drops at most.
+// Blocks whose time or quota is over that are dropped at a time, at most.
 constexpr int64_t kExpirySlice = 1024;
+constexpr int64_t kQuotaSlice = 1024;
 
 }  // namespace
 
@@ -121,6 +122,13 @@ BlockId CacheCore::FindTokens(const LeaseRequest& request) {
 
 void CacheCore::Advance(absl::Duration now) {
   prefixes_.Advance(now, kExpirySlice);
+  if (over_quota_) EvictOverQuota();
+}
+
+// A resize makes quotas smaller that are shares, and then there may be many: a
+// slice now, the others when Advance() is called.
+void CacheCore::EvictOverQuota() {
+  over_quota_ = !prefixes_.EvictOverQuota(kQuotaSlice);
 }
 
 absl::Status CacheCore::SetTenantQuota(std::string_view salt,
@@ -135,14 +143,14 @@ absl::Status CacheCore::SetTenantQuota(std::string_view salt,
         " and ", most, " blocks of ", total));
   }
   RETURN_IF_ERROR(prefixes_.SetQuota(salt, quota));
-  prefixes_.EvictOverQuota();
+  EvictOverQuota();
   return absl::OkStatus();
 }
 
 void CacheCore::SetVersionQuota(VersionId version, int64_t blocks) {
   KV_CHECK(blocks >= 0 && versions_.IsResident(version)) << blocks;
   prefixes_.book().SetVersionQuota(version, blocks);
-  prefixes_.EvictOverQuota();
+  EvictOverQuota();
 }
 
 std::vector<HotPrefix> CacheCore::HottestPrefixes(VersionId id,
@@ -205,7 +213,7 @@ void CacheCore::EndLease(LeaseState& lease) {
   KV_CHECK(!lease.growing) << "the lease is part of a live reservation";
   tails_.Resize(lease.tail, 0);
   prefixes_.Release(std::move(lease.table), lease.retention);
-  prefixes_.EvictOverQuota();
+  EvictOverQuota();
   versions_.DropLease(lease.version);
   leases_.back()->list_index = lease.list_index;
   std::swap(leases_[lease.list_index], leases_.back());
@@ -317,7 +325,7 @@ absl::Status CacheCore::SetTarget(int64_t blocks) {
   RETURN_IF_ERROR(CheckRange(blocks));
   resizer_.SetTarget(blocks);
   prefixes_.book().SetLimit(pool_.limit());
-  prefixes_.EvictOverQuota();  // those that are shares
+  EvictOverQuota();  // of what is a share
   return absl::OkStatus();
 }
 

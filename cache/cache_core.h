@@ -86,7 +86,9 @@ class CacheCore {
     return prefixes_.index().At(block).key;
   }
   int64_t Condemn(const BlockKey& key) { return prefixes_.Condemn(key); }
-  absl::Duration NextDeadline() const { return prefixes_.next_deadline(); }
+  absl::Duration NextDeadline() const {
+    return over_quota_ ? book().now() : prefixes_.next_deadline();
+  }
   CacheSnapshot Snapshot() const;
   std::vector<std::string> Violations() const;
   int64_t PiecesNeeded(const LeaseState& lease, int64_t token_count) const;
@@ -130,6 +132,7 @@ class CacheCore {
   ByteAccount BytesOf(const BlockTally& tally, const PieceTally& pieces) const;
   TierSnapshot DeviceSnapshot() const;
   void ForgetRetired();
+  void EvictOverQuota();
 
   const KvCache::Options options_;
   const int64_t block_tokens_;
@@ -146,6 +149,7 @@ class CacheCore {
   std::vector<LeaseState*> leases_;
   int64_t sampled_hits_ = 0;            // leases that found something
   std::optional<BlockKey> hit_sample_;  // what the last sampled one found
+  bool over_quota_ = false;             // blocks over a quota may be left
   bool reserving_ = false;              // a reservation is alive
   std::atomic<std::thread::id> engine_thread_{};  // set by the first lease
 };

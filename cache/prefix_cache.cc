@@ -103,12 +103,14 @@ int64_t PrefixCache::Condemn(const BlockKey& key) {
   return static_cast<int64_t>(order.size());
 }
 
-void PrefixCache::EvictOverQuota() {
+bool PrefixCache::EvictOverQuota(int64_t limit) {
   const auto over = [this](const EvictionGroupKey& group) {
     return book_.OverQuota(group) ? book_.StandingOf(group) : std::nullopt;
   };
-  while (EvictFirst(over, EvictionCause::kQuota)) {
+  while (limit-- > 0) {
+    if (!EvictFirst(over, EvictionCause::kQuota)) return true;
   }
+  return false;
 }
 
 bool PrefixCache::EvictFirst(Standing standing, EvictionCause cause) {

@@ -70,9 +70,9 @@ class PrefixCache {
   // forgotten if somebody holds them. Returns how many there were.
   int64_t Condemn(const BlockKey& key);
 
-  // Frees cached blocks of tenants and versions that keep more than their
-  // quota.
-  void EvictOverQuota();
+  // Frees at most `limit` cached blocks of tenants and versions that keep more
+  // than their quota. Whether none is left.
+  bool EvictOverQuota(int64_t limit);
 
   // The time is `now`: frees the prefixes whose time to live is over, up to
   // `limit` blocks, and ends the pins that were for a time.

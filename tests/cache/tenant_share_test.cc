@@ -76,5 +76,27 @@ TEST_F(TenantShareTest, AShareOfASmallPoolIsStillALimit) {
             absl::StatusCode::kResourceExhausted);
 }
 
+TEST(TenantShareSliceTest, AShareThatShrinksIsTakenBackInSlices) {
+  // With a million blocks the others would wait for it all.
+  const auto cache = MakeCache(SmallOptions(4096));
+  const VersionId version = cache->AddVersion("m", "aa");
+  ASSERT_TRUE(cache->SetTenantQuota("t", {.max_ratio = 0.75}).ok());
+  for (TokenId i = 0; i < 60; ++i) {
+    const Lease lease =
+        OpenAndFill(*cache, version, Tokens(i * 1000, 50 * kSmallBlock), "t");
+  }
+  const auto evicted = [&] {
+    return cache->Snapshot().counters.evicted[EvictionCause::kQuota];
+  };
+  EXPECT_EQ(evicted(), 0);
+  ASSERT_TRUE(cache->SetTarget(2048).ok());
+  EXPECT_EQ(evicted(), 1024);
+  EXPECT_LE(cache->NextDeadline(), absl::ZeroDuration()) << "there is more";
+  cache->Advance(absl::ZeroDuration());
+  EXPECT_EQ(evicted(), 3000 - 2048 * 3 / 4);
+  EXPECT_EQ(cache->NextDeadline(), absl::InfiniteDuration());
+  EXPECT_THAT(cache->Violations(), IsEmpty());
+}
+
 }  // namespace
 }  // namespace kvasir
