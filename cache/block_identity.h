@@ -35,8 +35,9 @@ struct BlockScope {
 // (invalid for a sequence's first block). Since an id names one content while
 // it is in the index, equal parents mean that the whole prefixes are equal, and
 // not only their hashes.
+//
+// It has no name yet: a key is computed where a block becomes findable.
 struct BlockIdentity {
-  BlockKey key{};
   BlockId parent;
   std::shared_ptr<const BlockScope> scope;
   absl::Span<const TokenId> tokens;

@@ -1,6 +1,7 @@
 #include "cache/block_pool.h"
 
 #include <cstddef>
+#include <cstdlib>
 #include <limits>
 #include <utility>
 
@@ -49,22 +50,16 @@ absl::string_view BlockStateName(BlockState state) {
   return "leaving";
 }
 
-BlockRef::BlockRef(BlockRef&& other) noexcept
-    : pool_(std::exchange(other.pool_, nullptr)),
-      block_(std::exchange(other.block_, BlockId())) {}
-
 BlockRef& BlockRef::operator=(BlockRef&& other) noexcept {
   if (this != &other) {
-    if (pool_ != nullptr) pool_->Unpin(block_);
+    if (pool_ != nullptr) Unpin();
     pool_ = std::exchange(other.pool_, nullptr);
     block_ = std::exchange(other.block_, BlockId());
   }
   return *this;
 }
 
-BlockRef::~BlockRef() {
-  if (pool_ != nullptr) pool_->Unpin(block_);
-}
+void BlockRef::Unpin() { pool_->Unpin(block_); }
 
 BlockPool::BlockPool(int32_t block_tokens) : block_tokens_(block_tokens) {
   KV_CHECK(block_tokens > 0) << block_tokens;
@@ -226,20 +221,9 @@ BlockTally BlockPool::tally(VersionId owner) const {
   return index < by_owner_.size() ? by_owner_[index] : BlockTally();
 }
 
-const BlockPool::Block& BlockPool::At(BlockId block) const {
-  KV_CHECK(block.valid() && block.value() < block_count())
-      << "block " << block << " of " << block_count();
-  return blocks_[block.value()];
-}
-
-BlockPool::Block& BlockPool::At(BlockId block) {
-  return const_cast<Block&>(std::as_const(*this).At(block));
-}
-
-BlockTally& BlockPool::TallyOf(VersionId owner) {
-  const size_t index = static_cast<size_t>(owner.value());
-  if (index >= by_owner_.size()) by_owner_.resize(index + 1);
-  return by_owner_[index];
+void BlockPool::DieOfUnknown(BlockId block) const {
+  KV_CHECK(false) << "block " << block << " of " << block_count();
+  std::abort();
 }
 
 void BlockPool::MarkSplit(BlockId id, bool split) {

@@ -1,8 +1,10 @@
 #ifndef KVASIR_CACHE_BLOCK_POOL_H_
 #define KVASIR_CACHE_BLOCK_POOL_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/string_view.h"
@@ -44,9 +46,13 @@ struct BlockTally {
 class [[nodiscard]] BlockRef {
  public:
   BlockRef() = default;
-  BlockRef(BlockRef&& other) noexcept;
+  BlockRef(BlockRef&& other) noexcept
+      : pool_(std::exchange(other.pool_, nullptr)),
+        block_(std::exchange(other.block_, BlockId())) {}
   BlockRef& operator=(BlockRef&& other) noexcept;
-  ~BlockRef();
+  ~BlockRef() {
+    if (pool_ != nullptr) Unpin();
+  }
 
   bool held() const { return pool_ != nullptr; }
   BlockId block() const { return block_; }
@@ -55,6 +61,7 @@ class [[nodiscard]] BlockRef {
   friend class BlockPool;
   friend class BlockTable;  // follows a relocation
   BlockRef(BlockPool* pool, BlockId block) : pool_(pool), block_(block) {}
+  void Unpin();
 
   BlockPool* pool_ = nullptr;
   BlockId block_;
@@ -157,9 +164,22 @@ class BlockPool {
     VersionId owner;
   };
 
-  const Block& At(BlockId block) const;
-  Block& At(BlockId block);
-  BlockTally& TallyOf(VersionId owner);
+  // Called for every block that a lease finds or gives up, so kept short enough
+  // to vanish in its callers.
+  const Block& At(BlockId block) const {
+    const auto index = static_cast<uint32_t>(block.value());
+    if (index >= blocks_.size()) DieOfUnknown(block);
+    return blocks_[index];
+  }
+  Block& At(BlockId block) {
+    return const_cast<Block&>(std::as_const(*this).At(block));
+  }
+  [[noreturn]] void DieOfUnknown(BlockId block) const;
+  BlockTally& TallyOf(VersionId owner) {
+    const size_t index = static_cast<size_t>(owner.value());
+    if (index >= by_owner_.size()) by_owner_.resize(index + 1);
+    return by_owner_[index];
+  }
   void Move(BlockId id, BlockState to);
   void MarkSplit(BlockId id, bool split);
   void Unpin(BlockId id);

@@ -1,10 +1,16 @@
 #include "cache/block_table.h"
 
+#include <cstddef>
 #include <utility>
 
 #include "cache/base/check.h"
 
 namespace kvasir {
+
+void BlockTable::Reserve(int64_t block_count) {
+  refs_.reserve(static_cast<size_t>(block_count));
+  ids_.reserve(static_cast<size_t>(block_count));
+}
 
 void BlockTable::Append(BlockRef block) {
   KV_CHECK(block.held());

@@ -17,6 +17,9 @@ namespace kvasir {
 // Owned by a lease; engine thread only.
 class BlockTable {
  public:
+  // Room for that many blocks at once, where the number is known.
+  void Reserve(int64_t block_count);
+
   void Append(BlockRef block);
 
   // Puts `block` in the place of the one at `index`, whose pin goes.

@@ -104,18 +104,14 @@ absl::StatusOr<std::unique_ptr<LeaseState>> CacheCore::OpenLease(
 
 BlockId CacheCore::FindTokens(const LeaseRequest& request) {
   if (!versions_.IsResident(request.version)) return {};
-  BlockIdentity identity;
-  identity.scope = ScopeOf(request);
-  const BlockKey* parent_key = nullptr;
+  BlockIdentity identity{.scope = ScopeOf(request)};
   for (auto left = request.tokens;
        static_cast<int64_t>(left.size()) >= block_tokens_;
        left.remove_prefix(block_tokens_)) {
     identity.tokens = left.subspan(0, block_tokens_);
-    identity.key = hasher_.Key(parent_key, *identity.scope, identity.tokens);
     const BlockId block = prefixes_.Peek(identity);
     if (!block.valid()) break;
     identity.parent = block;
-    parent_key = &prefixes_.index().At(block).key;
   }
   return identity.parent;
 }
@@ -174,21 +170,17 @@ int64_t CacheCore::CountLeading(const LeaseRequest& request, bool held_too) {
       !versions_.CheckOpen(request.version, request.purpose).ok()) {
     return 0;
   }
-  BlockIdentity identity;
-  identity.scope = ScopeOf(request);
-  const BlockKey* parent_key = nullptr;
+  BlockIdentity identity{.scope = ScopeOf(request)};
   int64_t count = 0;
   const int64_t known = static_cast<int64_t>(request.tokens.size());
   for (; (count + 1) * block_tokens_ < known; ++count) {
     identity.tokens =
         request.tokens.subspan(count * block_tokens_, block_tokens_);
-    identity.key = hasher_.Key(parent_key, *identity.scope, identity.tokens);
     const BlockId block = prefixes_.Peek(identity);
     if (!block.valid()) break;
     const bool held = held_too && pool_.state(block) == BlockState::kPinned;
     if (!held && !prefixes_.book().Pinned(block)) break;
     identity.parent = block;
-    parent_key = &prefixes_.index().At(block).key;
   }
   return count;
 }
@@ -376,12 +368,11 @@ bool CacheCore::OnEngineThread() const {
 }
 
 std::shared_ptr<const BlockScope> CacheCore::ScopeOf(
-    const LeaseRequest& request) const {
+    const LeaseRequest& request) {
   const CacheVersion& version = versions_.At(request.version);
-  return std::make_shared<const BlockScope>(
-      BlockScope{.fingerprint = version.fingerprint,
-                 .version = version.label,
-                 .salt = std::string(request.salt)});
+  return scopes_.Share({.fingerprint = version.fingerprint,
+                        .version = version.label,
+                        .salt = std::string(request.salt)});
 }
 
 bool CacheCore::UsesIndex(const LeaseState& lease) const {
@@ -394,37 +385,19 @@ bool CacheCore::IsFindable(const LeaseState& lease, int64_t block_count) const {
          prefixes_.Findable(lease.table.ids()[block_count - 1]);
 }
 
-BlockIdentity CacheCore::IdentityOf(LeaseState& lease, int64_t index,
-                                    absl::Span<const TokenId> tokens) {
-  BlockIdentity identity;
-  const BlockKey* parent_key = nullptr;
-  if (index > 0) {
-    identity.parent = lease.table.ids()[index - 1];
-    parent_key = &prefixes_.index().At(identity.parent).key;
-  }
-  NextBlockKey& next = lease.next_key;
-  if (next.block_index != index || tokens != next.tokens) {
-    next.key = hasher_.Key(parent_key, *lease.scope, tokens);
-    next.block_index = index;
-    next.tokens.assign(tokens.begin(), tokens.end());
-  }
-  identity.key = next.key;
-  identity.scope = lease.scope;
-  identity.tokens = tokens;
-  return identity;
-}
-
 int64_t CacheCore::AppendCached(LeaseState& lease,
                                 absl::Span<const TokenId> tokens) {
   const int64_t known = static_cast<int64_t>(tokens.size());
   const int64_t before = lease.token_count;
+  BlockIdentity identity{.scope = lease.scope};
+  if (lease.table.size() > 0) identity.parent = lease.table.ids().back();
+  lease.table.Reserve(known / block_tokens_);
   // The last known token is computed in any case: its logits are wanted.
   while (lease.token_count + block_tokens_ < known) {
-    const BlockIdentity identity =
-        IdentityOf(lease, lease.table.size(),
-                   tokens.subspan(lease.token_count, block_tokens_));
+    identity.tokens = tokens.subspan(lease.token_count, block_tokens_);
     BlockRef block = prefixes_.Find(identity);
     if (!block.held()) break;
+    identity.parent = block.block();
     if (!lease.resumed) prefixes_.RecordHit(block.block());
     lease.table.Append(std::move(block));
     lease.token_count += block_tokens_;
@@ -446,7 +419,7 @@ void CacheCore::CountHot(LeaseState& lease, absl::Span<const TokenId> tokens) {
       block_tokens_;
   if (blocks == lease.hot_blocks) return;
   const auto key_of = [&](int64_t count) -> const BlockKey& {
-    return prefixes_.index().At(lease.table.ids()[count - 1]).key;
+    return prefixes_.index().Key(lease.table.ids()[count - 1]);
   };
   HotPrefixes& hot = hot_prefixes_[lease.version];
   if (lease.hot_blocks > 0) hot.TakeBack(key_of(lease.hot_blocks));
@@ -466,12 +439,12 @@ void CacheCore::SampleHit(const LeaseState& lease) {
 
 std::optional<HitSample> CacheCore::TakeHitSample() {
   if (!hit_sample_.has_value()) return std::nullopt;
-  const BlockId last = prefixes_.index().FindKey(*hit_sample_);
+  const BlockId last = prefixes_.index().keys().Find(*hit_sample_);
   hit_sample_.reset();
   if (!last.valid()) return std::nullopt;
   const IndexedBlock& entry = prefixes_.index().At(last);
   HitSample sample{.version = pool_.owner(last), .salt = entry.scope->salt};
-  sample.tokens.resize((entry.depth + 1) * block_tokens_);
+  sample.tokens.resize((int64_t{entry.depth} + 1) * block_tokens_);
   auto end = sample.tokens.end();
   for (BlockId block = last; block.valid();
        block = prefixes_.index().At(block).parent) {
@@ -512,7 +485,8 @@ void CacheCore::AppendTokens(LeaseState& lease,
 // sealing changes no byte; it gives the block its identity.
 void CacheCore::Seal(LeaseState& lease, int64_t index) {
   if (!UsesIndex(lease) || !IsFindable(lease, index)) return;
-  const BlockIdentity identity = IdentityOf(lease, index, lease.open_tokens);
+  BlockIdentity identity{.scope = lease.scope, .tokens = lease.open_tokens};
+  if (index > 0) identity.parent = lease.table.ids()[index - 1];
   BlockRef same = prefixes_.Find(identity);
   if (same.held()) {
     lease.table.Replace(index, std::move(same));

@@ -19,6 +19,7 @@
 #include "cache/block_arena.h"
 #include "cache/block_identity.h"
 #include "cache/block_pool.h"
+#include "cache/block_scopes.h"
 #include "cache/cache_resizer.h"
 #include "cache/hot_prefixes.h"
 #include "cache/kv_cache.h"
@@ -82,9 +83,7 @@ class CacheCore {
   BlockId FindTokens(const LeaseRequest& request);
   void Advance(absl::Duration now);
   std::optional<HitSample> TakeHitSample();
-  BlockKey KeyOf(BlockId block) const {
-    return prefixes_.index().At(block).key;
-  }
+  BlockKey KeyOf(BlockId block) const { return prefixes_.index().Key(block); }
   int64_t Condemn(const BlockKey& key) { return prefixes_.Condemn(key); }
   absl::Duration NextDeadline() const {
     return over_quota_ ? book().now() : prefixes_.next_deadline();
@@ -112,14 +111,11 @@ class CacheCore {
   bool OnEngineThread() const;
 
  private:
-  std::shared_ptr<const BlockScope> ScopeOf(const LeaseRequest& request) const;
+  std::shared_ptr<const BlockScope> ScopeOf(const LeaseRequest& request);
   absl::Status CheckRange(int64_t blocks) const;
   bool UsesIndex(const LeaseState& lease) const;
   // False if a block of the lease is not findable; then none after it can be.
   bool IsFindable(const LeaseState& lease, int64_t block_count) const;
-  // The identity of block `index` of the lease, holding `tokens`.
-  BlockIdentity IdentityOf(LeaseState& lease, int64_t index,
-                           absl::Span<const TokenId> tokens);
   int64_t AppendCached(LeaseState& lease, absl::Span<const TokenId> tokens);
   void CountHits(LeaseState& lease, int64_t tokens);
   // The lease has found all that it holds of `tokens`.
@@ -137,12 +133,12 @@ class CacheCore {
   const KvCache::Options options_;
   const int64_t block_tokens_;
   BlockArena arena_;
+  BlockScopes scopes_;
   BlockPool pool_;
   TailPieces tails_;
   PrefixCache prefixes_;
   VersionTable versions_;
   absl::flat_hash_map<VersionId, HotPrefixes> hot_prefixes_;  // of those hit
-  BlockHasher hasher_;
   CacheCounters counters_;
   ForgottenVersions forgotten_;
   CacheResizer resizer_;

@@ -11,9 +11,10 @@
 
 namespace kvasir {
 
-// The first bytes of a block's key: what a policy knows a block by. Unlike an
-// id it outlives the block, so that what comes back can be recognised. Two
-// blocks with the same name are possible and must do no harm.
+// A hash of a block's identity: what a policy knows a block by. Unlike an id it
+// outlives the block, so that what comes back can be recognised; it means
+// nothing beyond the policy's life. Two blocks with the same name are possible
+// and must do no harm.
 using BlockName = uint64_t;
 
 // Where a block stands among those that may be evicted: the smallest goes

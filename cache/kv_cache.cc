@@ -191,6 +191,12 @@ std::vector<PrefixInfo> KvCache::Prefixes(const PrefixFilter& filter) const {
   return core_->Admin().List(filter);
 }
 
+std::vector<PrefixInfo> KvCache::PrefixesByDigits(
+    std::string_view digits) const {
+  KV_DCHECK(core_->OnEngineThread());
+  return core_->Admin().ListByDigits({digits.data(), digits.size()});
+}
+
 absl::StatusOr<PrefixInfo> KvCache::FindPrefix(const BlockKey& key) const {
   KV_DCHECK(core_->OnEngineThread());
   return core_->Admin().Find(key);

@@ -176,6 +176,9 @@ class KvCache {
 
   // See PrefixAdmin.
   std::vector<PrefixInfo> Prefixes(const PrefixFilter& filter) const;
+  // Of those that Prefixes() tells, the ones whose keys begin with these
+  // digits: lower-case hex, at least KeyDirectory::kMinDigits.
+  std::vector<PrefixInfo> PrefixesByDigits(std::string_view digits) const;
   absl::StatusOr<PrefixInfo> FindPrefix(const BlockKey& key) const;
   absl::StatusOr<PrefixInfo> PinPrefix(const BlockKey& key,
                                        absl::Duration until);

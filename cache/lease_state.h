@@ -17,14 +17,6 @@ namespace kvasir {
 
 class CacheCore;
 
-// The key of the block that a lease fills or looks for next, computed once
-// although it is asked for at every step of a prefill and again at the seal.
-struct NextBlockKey {
-  int64_t block_index = -1;
-  std::vector<TokenId> tokens;  // that the key is of; compared before use
-  BlockKey key{};
-};
-
 // What is behind a Lease. Changed by the CacheCore alone; its address is fixed
 // for life, so that a live reservation can point to it.
 struct LeaseState {
@@ -48,7 +40,6 @@ struct LeaseState {
   int64_t cached_token_count = 0;
   int64_t hot_blocks = 0;  // of the prefix that HotPrefixes counts it for
   std::vector<TokenId> open_tokens;  // of the open last block
-  NextBlockKey next_key;
   bool cut_off = false;   // held tokens at a flush: shares no block any more
   bool growing = false;   // named by the live reservation
   size_t list_index = 0;  // in the core's list of leases

@@ -32,14 +32,22 @@ int64_t MostPinnedBlocks(const PrefixCache& prefixes,
 std::vector<PrefixInfo> PrefixAdmin::List(const PrefixFilter& filter) const {
   std::vector<PrefixInfo> infos;
   for (const BlockId block : prefixes_.index().Blocks()) {
-    const bool last = prefixes_.index().At(block).child_count == 0;
-    if ((last || prefixes_.Pinned(block)) && Matches(block, filter)) {
+    if (IsListed(block) && Matches(block, filter)) {
       infos.push_back(InfoOf(block));
     }
   }
   std::sort(
       infos.begin(), infos.end(),
       [](const PrefixInfo& a, const PrefixInfo& b) { return a.key < b.key; });
+  return infos;
+}
+
+std::vector<PrefixInfo> PrefixAdmin::ListByDigits(
+    absl::string_view digits) const {
+  std::vector<PrefixInfo> infos;
+  for (const BlockId block : prefixes_.index().keys().StartingWith(digits)) {
+    if (IsListed(block)) infos.push_back(InfoOf(block));
+  }
   return infos;
 }
 
@@ -88,17 +96,10 @@ absl::StatusOr<PrefixEviction> PrefixAdmin::Evict(
     ASSIGN_OR_RETURN(const BlockId block, BlockOf(key));
     named.insert(block);
   }
-  std::vector<BlockId> blocks = prefixes_.index().Blocks();
-  std::sort(blocks.begin(), blocks.end(), [&](BlockId a, BlockId b) {
-    return prefixes_.index().At(a).depth < prefixes_.index().At(b).depth;
-  });
-  // What is found through them; a parent comes before its children.
   absl::flat_hash_set<BlockId> meant;
-  for (const BlockId block : blocks) {
-    if (named.contains(block) ||
-        meant.contains(prefixes_.index().At(block).parent)) {
-      meant.insert(block);
-    }
+  for (const BlockId block : named) {
+    const std::vector<BlockId> found = prefixes_.index().Subtree(block);
+    meant.insert(found.begin(), found.end());
   }
   for (const BlockId block : named) {
     BlockId before = prefixes_.index().At(block).parent;
@@ -113,7 +114,7 @@ absl::StatusOr<PrefixEviction> PrefixAdmin::Evict(
 }
 
 absl::StatusOr<BlockId> PrefixAdmin::BlockOf(const BlockKey& key) const {
-  const BlockId block = prefixes_.index().FindKey(key);
+  const BlockId block = prefixes_.index().keys().Find(key);
   if (block.valid()) return block;
   return absl::NotFoundError(
       absl::StrCat("no prefix ", Hex(key), " is cached"));
@@ -123,13 +124,13 @@ PrefixInfo PrefixAdmin::InfoOf(BlockId block) const {
   const IndexedBlock& entry = prefixes_.index().At(block);
   const BlockRetention& retention = prefixes_.book().Of(block);
   PrefixInfo info;
-  info.key = entry.key;
+  info.key = prefixes_.index().Key(block);
   if (entry.parent.valid()) {
-    info.parent = prefixes_.index().At(entry.parent).key;
+    info.parent = prefixes_.index().Key(entry.parent);
   }
   info.version = retention.version;
   info.salt = entry.scope->salt;
-  info.block_count = entry.depth + 1;
+  info.block_count = int64_t{entry.depth} + 1;
   info.token_count = info.block_count * pool_.block_tokens();
   info.hit_count = entry.hit_count;
   info.lease_count = pool_.pin_count(block);
@@ -142,13 +143,18 @@ PrefixInfo PrefixAdmin::InfoOf(BlockId block) const {
   return info;
 }
 
+bool PrefixAdmin::IsListed(BlockId block) const {
+  return prefixes_.index().At(block).child_count == 0 ||
+         prefixes_.Pinned(block);
+}
+
 bool PrefixAdmin::Matches(BlockId block, const PrefixFilter& filter) const {
   const IndexedBlock& entry = prefixes_.index().At(block);
   return filter.version.value_or(pool_.owner(block)) == pool_.owner(block) &&
          (!filter.salt.has_value() || *filter.salt == entry.scope->salt) &&
          filter.pinned.value_or(prefixes_.Pinned(block)) ==
              prefixes_.Pinned(block) &&
-         (entry.depth + 1) * pool_.block_tokens() >= filter.min_tokens;
+         (int64_t{entry.depth} + 1) * pool_.block_tokens() >= filter.min_tokens;
 }
 
 // From the ends of prefixes on, each block once all that is found through it

@@ -7,6 +7,7 @@
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
 
@@ -33,6 +34,9 @@ class PrefixAdmin {
   // the order of their keys.
   std::vector<PrefixInfo> List(const PrefixFilter& filter) const;
 
+  // Those of them whose keys begin with these digits, see KeyDirectory.
+  std::vector<PrefixInfo> ListByDigits(absl::string_view digits) const;
+
   // NOT_FOUND for a key that no findable block has.
   absl::StatusOr<PrefixInfo> Find(const BlockKey& key) const;
 
@@ -52,6 +56,7 @@ class PrefixAdmin {
 
  private:
   absl::StatusOr<BlockId> BlockOf(const BlockKey& key) const;
+  bool IsListed(BlockId block) const;
   bool Matches(BlockId block, const PrefixFilter& filter) const;
   PrefixEviction Drop(std::vector<BlockId> meant,
                       absl::FunctionRef<bool(BlockId)> pinned_too,

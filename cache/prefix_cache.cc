@@ -6,23 +6,11 @@
 #include <utility>
 #include <vector>
 
-#include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 
 #include "cache/base/check.h"
 
 namespace kvasir {
-namespace {
-
-BlockName NameOf(const BlockKey& key) {
-  BlockName name = 0;
-  for (size_t i = 0; i < sizeof(name); ++i) {
-    name |= BlockName{key[i]} << (8 * i);
-  }
-  return name;
-}
-
-}  // namespace
 
 PrefixCache::PrefixCache(BlockPool& pool, int32_t block_tokens,
                          int32_t hash_bits,
@@ -34,8 +22,10 @@ PrefixCache::PrefixCache(BlockPool& pool, int32_t block_tokens,
 BlockRef PrefixCache::Find(const BlockIdentity& identity) {
   const BlockId block = index_.Find(identity);
   if (!block.valid()) return BlockRef();
-  if (groups_.Contains(block)) groups_.Remove(block);
-  if (pool_.state(block) == BlockState::kCached) book_.Hold(block);
+  if (pool_.state(block) == BlockState::kCached) {
+    if (index_.At(block).child_count == 0) groups_.Remove(block);
+    book_.Hold(block);
+  }
   return pool_.Pin(block);
 }
 
@@ -79,21 +69,9 @@ bool PrefixCache::EvictOne(EvictionCause cause) {
 }
 
 int64_t PrefixCache::Condemn(const BlockKey& key) {
-  const BlockId wrong = index_.FindKey(key);
+  const BlockId wrong = index_.keys().Find(key);
   if (!wrong.valid()) return 0;
-  // A parent comes before its children; they go in the opposite order.
-  std::vector<BlockId> blocks = index_.Blocks();
-  std::sort(blocks.begin(), blocks.end(), [&](BlockId a, BlockId b) {
-    return index_.At(a).depth < index_.At(b).depth;
-  });
-  absl::flat_hash_set<BlockId> condemned = {wrong};
-  std::vector<BlockId> order = {wrong};
-  for (const BlockId block : blocks) {
-    if (condemned.contains(index_.At(block).parent) &&
-        condemned.insert(block).second) {
-      order.push_back(block);
-    }
-  }
+  const std::vector<BlockId> order = index_.Subtree(wrong);
   const BlockId parent = index_.At(wrong).parent;
   for (auto block = order.rbegin(); block != order.rend(); ++block) {
     if (groups_.Contains(*block)) groups_.Remove(*block);
@@ -286,7 +264,7 @@ void PrefixCache::Regroup(BlockId block) {
 BlockFacts PrefixCache::FactsOf(BlockId block) const {
   const IndexedBlock& entry = index_.At(block);
   return {.block = block,
-          .name = NameOf(entry.key),
+          .name = entry.hash,
           .version = pool_.owner(block),
           .depth = entry.depth,
           .last_use = entry.last_use,

@@ -47,9 +47,7 @@ class PrefixCache {
   BlockRef Find(const BlockIdentity& identity);
 
   // The block with that identity, left as it is; invalid if there is none.
-  BlockId Peek(const BlockIdentity& identity) const {
-    return index_.Peek(identity);
-  }
+  BlockId Peek(const BlockIdentity& identity) { return index_.Peek(identity); }
 
   // Makes the full block of `own` findable. The identity must be new, its
   // parent findable and pinned by the caller.

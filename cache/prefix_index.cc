@@ -2,6 +2,10 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdlib>
+#include <cstring>
+#include <limits>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 
@@ -11,61 +15,75 @@ namespace kvasir {
 
 PrefixIndex::PrefixIndex(int32_t block_tokens, int32_t hash_bits)
     : block_tokens_(block_tokens),
-      hash_mask_(~uint64_t{0} >> (64 - hash_bits)) {
+      hash_mask_(hash_bits == 0 ? 0 : ~uint64_t{0} << (64 - hash_bits)),
+      hash_(block_tokens) {
   KV_CHECK(block_tokens > 0) << block_tokens;
-  KV_CHECK(hash_bits >= 1 && hash_bits <= 64) << hash_bits;
+  KV_CHECK(hash_bits >= 0 && hash_bits <= 64) << hash_bits;
 }
 
 BlockId PrefixIndex::Find(const BlockIdentity& identity) {
-  const auto head = heads_.find(HashOf(identity.key));
-  if (head == heads_.end()) return BlockId();
+  const Candidates candidates = Search(identity);
+  rejected_collisions_ += candidates.rejected;
+  return candidates.found;
+}
+
+BlockId PrefixIndex::Peek(const BlockIdentity& identity) {
+  return Search(identity).found;
+}
+
+// Most blocks follow a block that nothing else follows. Such an only child is
+// either the one or there is none, which takes no hash.
+PrefixIndex::Candidates PrefixIndex::Search(const BlockIdentity& identity) {
+  if (identity.parent.valid()) {
+    const Entry& parent = EntryOf(identity.parent);
+    if (parent.child_count == 0) return {};
+    if (parent.child_count == 1) {
+      const BlockId child = parent.first_child;
+      return {.found = Holds(child, identity) ? child : BlockId()};
+    }
+  }
+  const uint64_t hash = HashOf(identity);
+  const auto head = heads_.find(Cut(hash));
+  Candidates candidates;
+  if (head == heads_.end()) return candidates;
   for (BlockId block = head->second; block.valid();
        block = EntryOf(block).next) {
-    if (Holds(block, identity)) return block;
-    ++rejected_collisions_;
+    if (Holds(block, identity)) {
+      candidates.found = block;
+      break;
+    }
+    ++candidates.rejected;
   }
-  return BlockId();
+  return candidates;
 }
 
-BlockId PrefixIndex::Peek(const BlockIdentity& identity) const {
-  const auto head = heads_.find(HashOf(identity.key));
-  BlockId block = head == heads_.end() ? BlockId() : head->second;
-  while (block.valid() && !Holds(block, identity)) {
-    block = entries_[block.value()].next;
-  }
-  return block;
-}
-
-BlockId PrefixIndex::FindKey(const BlockKey& key) const {
-  const auto head = heads_.find(HashOf(key));
-  BlockId block = head == heads_.end() ? BlockId() : head->second;
-  while (block.valid() && At(block).key != key) {
-    block = entries_[block.value()].next;
-  }
-  return block;
+const BlockKey& PrefixIndex::Key(BlockId block) const {
+  if (!Contains(block)) DieOfUnknown(block);
+  return keys_.Of(block);
 }
 
 void PrefixIndex::Insert(const BlockIdentity& identity, BlockId block) {
   KV_CHECK(block.valid() && !Contains(block)) << "block " << block;
+  KV_CHECK(identity.scope != nullptr);
   KV_CHECK(identity.tokens.size() == static_cast<size_t>(block_tokens_))
       << identity.tokens.size() << " tokens in a block of " << block_tokens_;
   MakeRoomFor(block);
   const size_t index = static_cast<size_t>(block.value());
-  const int64_t depth =
-      identity.parent.valid() ? EntryOf(identity.parent).depth + 1 : 0;
-  BlockId& head = heads_[HashOf(identity.key)];
+  const bool first = !identity.parent.valid();
+  const uint64_t hash = HashOf(identity);
+  BlockId& head = heads_[Cut(hash)];
   Entry& entry = entries_[index];
-  entry = Entry();
-  entry.key = identity.key;
   entry.parent = identity.parent;
+  entry.depth = first ? 0 : EntryOf(identity.parent).depth + 1;
   entry.scope = identity.scope;
-  entry.depth = depth;
-  entry.used = true;
+  entry.hash = hash;
   entry.next = head;
   head = block;
   LinkSibling(block);
   std::copy(identity.tokens.begin(), identity.tokens.end(),
             tokens_.begin() + index * block_tokens_);
+  keys_.Insert(block, hasher_.Key(first ? nullptr : &Key(identity.parent),
+                                  *identity.scope, identity.tokens));
   ++size_;
 }
 
@@ -74,9 +92,10 @@ void PrefixIndex::Remove(BlockId block) {
   KV_CHECK(entry.child_count == 0)
       << "block " << block << " has " << entry.child_count << " children";
   LinkTo(block) = entry.next;
-  const auto head = heads_.find(HashOf(entry.key));
+  const auto head = heads_.find(Cut(entry.hash));
   if (!head->second.valid()) heads_.erase(head);
   UnlinkSibling(block);
+  keys_.Remove(block);
   entry = Entry();
   --size_;
 }
@@ -103,6 +122,7 @@ void PrefixIndex::Relocate(BlockId from, BlockId to) {
   std::copy(tokens.begin(), tokens.end(),
             tokens_.begin() + int64_t{to.value()} * block_tokens_);
   EntryOf(from) = Entry();
+  keys_.Relocate(from, to);
 }
 
 void PrefixIndex::MakeRoomFor(BlockId block) {
@@ -113,7 +133,7 @@ void PrefixIndex::MakeRoomFor(BlockId block) {
 }
 
 BlockId& PrefixIndex::LinkTo(BlockId block) {
-  BlockId* link = &heads_.find(HashOf(EntryOf(block).key))->second;
+  BlockId* link = &heads_.find(Cut(EntryOf(block).hash))->second;
   while (*link != block) link = &EntryOf(*link).next;
   return *link;
 }
@@ -149,61 +169,76 @@ void PrefixIndex::Clear() {
   heads_.clear();
   entries_.clear();
   tokens_.clear();
+  keys_.Clear();
   size_ = 0;
 }
 
-bool PrefixIndex::Contains(BlockId block) const {
-  const size_t index = static_cast<size_t>(block.value());
-  return index < entries_.size() && entries_[index].used;
-}
-
-const IndexedBlock& PrefixIndex::At(BlockId block) const {
-  KV_CHECK(Contains(block)) << "block " << block << " is not indexed";
-  return entries_[block.value()];
-}
-
 absl::Span<const TokenId> PrefixIndex::Tokens(BlockId block) const {
-  KV_CHECK(Contains(block)) << "block " << block << " is not indexed";
+  if (!Contains(block)) DieOfUnknown(block);
   return absl::MakeConstSpan(tokens_).subspan(
       size_t{static_cast<uint32_t>(block.value())} * block_tokens_,
       block_tokens_);
 }
 
-void PrefixIndex::RecordHit(BlockId block) { ++EntryOf(block).hit_count; }
+void PrefixIndex::RecordHit(BlockId block) {
+  int32_t& count = EntryOf(block).hit_count;
+  if (count < std::numeric_limits<int32_t>::max()) ++count;
+}
 
 void PrefixIndex::RecordUse(BlockId block, int64_t tick) {
   EntryOf(block).last_use = tick;
+}
+
+std::vector<BlockId> PrefixIndex::Subtree(BlockId root) const {
+  std::vector<BlockId> blocks = {root};
+  for (size_t i = 0; i < blocks.size(); ++i) {
+    for (BlockId child = EntryOf(blocks[i]).first_child; child.valid();
+         child = EntryOf(child).next_sibling) {
+      blocks.push_back(child);
+    }
+  }
+  return blocks;
 }
 
 std::vector<BlockId> PrefixIndex::Blocks() const {
   std::vector<BlockId> blocks;
   blocks.reserve(size_);
   for (size_t i = 0; i < entries_.size(); ++i) {
-    if (entries_[i].used) {
-      blocks.push_back(BlockId(static_cast<BlockId::Value>(i)));
-    }
+    const BlockId block(static_cast<BlockId::Value>(i));
+    if (Contains(block)) blocks.push_back(block);
   }
   return blocks;
 }
 
-uint64_t PrefixIndex::HashOf(const BlockKey& key) const {
-  uint64_t hash = 0;
-  for (size_t i = 0; i < sizeof(hash); ++i) {
-    hash |= uint64_t{key[i]} << (8 * i);
+// Only first blocks need their scope hashed: the others have their parent's.
+uint64_t PrefixIndex::HashOf(const BlockIdentity& identity) {
+  const uint64_t before = identity.parent.valid()
+                              ? EntryOf(identity.parent).hash
+                              : StartOf(identity.scope);
+  return hash_.Next(before, identity.tokens);
+}
+
+uint64_t PrefixIndex::StartOf(const std::shared_ptr<const BlockScope>& scope) {
+  if (last_scope_ != scope) {
+    last_scope_ = scope;
+    last_start_ = LookupHash::Start(hasher_.Key(nullptr, *scope, {}));
   }
-  return hash & hash_mask_;
+  return last_start_;
 }
 
 bool PrefixIndex::Holds(BlockId block, const BlockIdentity& identity) const {
-  const IndexedBlock& entry = At(block);
+  const Entry& entry = EntryOf(block);
+  const size_t size = static_cast<size_t>(block_tokens_);
   return entry.parent == identity.parent &&
          (entry.scope == identity.scope || *entry.scope == *identity.scope) &&
-         Tokens(block) == identity.tokens;
+         identity.tokens.size() == size &&
+         std::memcmp(&tokens_[block.value() * size], identity.tokens.data(),
+                     size * sizeof(TokenId)) == 0;
 }
 
-PrefixIndex::Entry& PrefixIndex::EntryOf(BlockId block) {
-  KV_CHECK(Contains(block)) << "block " << block << " is not indexed";
-  return entries_[block.value()];
+void PrefixIndex::DieOfUnknown(BlockId block) {
+  KV_CHECK(false) << "block " << block << " is not indexed";
+  std::abort();
 }
 
 std::vector<std::string> PrefixIndex::Violations() const {
@@ -213,12 +248,16 @@ std::vector<std::string> PrefixIndex::Violations() const {
     found.push_back(absl::StrCat("the index counts ", size_, " blocks and has ",
                                  blocks.size()));
   }
+  for (std::string& violation : keys_.Violations(blocks)) {
+    found.push_back(std::move(violation));
+  }
   std::vector<int64_t> children(entries_.size(), 0);
   BlockHasher hasher;
   for (const BlockId block : blocks) {
     const IndexedBlock& entry = At(block);
     const BlockKey* parent_key = nullptr;
-    int64_t depth = 0;
+    uint64_t before = LookupHash::Start(hasher.Key(nullptr, *entry.scope, {}));
+    int32_t depth = 0;
     if (entry.parent.valid()) {
       if (!Contains(entry.parent)) {
         found.push_back(absl::StrCat("indexed block ", block.value(),
@@ -227,14 +266,16 @@ std::vector<std::string> PrefixIndex::Violations() const {
         continue;
       }
       ++children[entry.parent.value()];
-      parent_key = &At(entry.parent).key;
+      parent_key = &Key(entry.parent);
       depth = At(entry.parent).depth + 1;
+      before = At(entry.parent).hash;
     }
-    const auto head = heads_.find(HashOf(entry.key));
+    const auto head = heads_.find(Cut(entry.hash));
     BlockId link = head == heads_.end() ? BlockId() : head->second;
     while (link.valid() && link != block) link = entries_[link.value()].next;
     if (link != block || entry.depth != depth ||
-        entry.key != hasher.Key(parent_key, *entry.scope, Tokens(block))) {
+        entry.hash != hash_.Next(before, Tokens(block)) ||
+        Key(block) != hasher.Key(parent_key, *entry.scope, Tokens(block))) {
       found.push_back(absl::StrCat("indexed block ", block.value(),
                                    " has a wrong key, depth or hash chain"));
     }

@@ -2,14 +2,12 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <optional>
 #include <set>
 #include <string>
 #include <utility>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "openssl/sha.h"
@@ -187,18 +185,14 @@ absl::StatusOr<BlockKey> PrefixDesk::KeyOf(std::string_view id) const {
         kMinPrefixIdDigits, " and more leading ones, found ", QuoteText(id)));
   }
   if (id.size() == kPrefixIdDigits) return KeyFromHex(id);
-  std::optional<BlockKey> found;
-  for (const PrefixInfo& info : cache_->Prefixes({})) {
-    if (!absl::StartsWith(Hex(info.key), View(id))) continue;
-    if (found.has_value()) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("prefix_id: wanted digits that only one prefix begins "
-                       "with, found several that begin with ",
-                       View(id)));
-    }
-    found = info.key;
+  const std::vector<PrefixInfo> found = cache_->PrefixesByDigits(id);
+  if (found.size() == 1) return found.front().key;
+  if (!found.empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("prefix_id: wanted digits that only one prefix begins "
+                     "with, found several that begin with ",
+                     View(id)));
   }
-  if (found.has_value()) return *found;
   return absl::NotFoundError(
       absl::StrCat("no listed prefix begins with ", View(id)));
 }

@@ -71,15 +71,8 @@ class Replayer {
     BlockTable table;
     int64_t hits = 0;
     for (const TokenId id : request) {
-      BlockIdentity identity;
-      const BlockKey* parent_key = nullptr;
-      if (table.size() > 0) {
-        identity.parent = table.ids().back();
-        parent_key = &prefixes_.index().At(identity.parent).key;
-      }
-      identity.scope = scope_;
-      identity.tokens = {&id, 1};
-      identity.key = hasher_.Key(parent_key, *scope_, identity.tokens);
+      BlockIdentity identity{.scope = scope_, .tokens = {&id, 1}};
+      if (table.size() > 0) identity.parent = table.ids().back();
       BlockRef block = prefixes_.Find(identity);
       if (block.held()) {
         prefixes_.RecordHit(block.block());
@@ -100,7 +93,6 @@ class Replayer {
   const int64_t capacity_;
   BlockPool pool_;
   PrefixCache prefixes_;
-  BlockHasher hasher_;
   const std::shared_ptr<const BlockScope> scope_ =
       std::make_shared<const BlockScope>();
 };

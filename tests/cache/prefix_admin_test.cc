@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
 
 #include "tests/cache/cache_testing.h"
@@ -57,6 +58,15 @@ TEST_F(PrefixAdminTest, ListsThePrefixesThatNothingFollows) {
   EXPECT_EQ(right.lease_count, 0);
   EXPECT_EQ(right.version, version_);
   EXPECT_EQ(*Info(left_).parent, Info(stem_).key);
+  const auto digits_of = [](const BlockKey& key) {
+    return absl::BytesToHexString(std::string(key.begin(), key.end()))
+        .substr(0, 8);
+  };
+  ASSERT_EQ(cache_->PrefixesByDigits(digits_of(all[1].key)).size(), 1u);
+  EXPECT_EQ(cache_->PrefixesByDigits(digits_of(all[1].key))[0].key, all[1].key);
+  EXPECT_THAT(cache_->PrefixesByDigits(digits_of(Info(stem_).key)),
+              testing::IsEmpty())
+      << "not listed";
   EXPECT_FALSE(Info(Tokens(0, B)).parent.has_value());
   EXPECT_EQ(cache_->FindPrefix(right.key)->key, right.key);
 }

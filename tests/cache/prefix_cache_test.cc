@@ -101,14 +101,7 @@ class PrefixCacheTest : public testing::Test {
   }
 
   BlockIdentity Identity(BlockId parent, const TokenVector& tokens) {
-    BlockIdentity identity;
-    identity.parent = parent;
-    identity.key = hasher_.Key(
-        parent.valid() ? &prefixes_.index().At(parent).key : nullptr, *scope_,
-        tokens);
-    identity.scope = scope_;
-    identity.tokens = tokens;
-    return identity;
+    return {.parent = parent, .scope = scope_, .tokens = tokens};
   }
 
   // The table of a sequence whose block `i` holds blocks[i]; found where it is
@@ -147,7 +140,6 @@ class PrefixCacheTest : public testing::Test {
 
   BlockPool pool_;
   PrefixCache prefixes_;
-  BlockHasher hasher_;
   BlockTable pinned_;
   std::shared_ptr<const BlockScope> scope_ =
       std::make_shared<const BlockScope>(BlockScope{.fingerprint = "aa"});
