@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdlib>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -63,14 +64,13 @@ void RetentionBook::Insert(BlockId block, VersionId version,
 void RetentionBook::Rest(BlockId block) {
   BlockRetention& record = At(block);
   KV_CHECK(!record.at_rest) << "block " << block;
-  Count(record, -1);
   record.at_rest = true;
   record.rests_since = now_;
-  Count(record, 1);
+  CountAtRest(record, 1);
+  record.expires = absl::InfiniteDuration();
+  if (record.wish.ttl == absl::InfiniteDuration()) return;
   record.expires = now_ + record.wish.ttl;
-  if (record.expires < absl::InfiniteDuration()) {
-    PushExpiry(block, record.expires);
-  }
+  PushExpiry(block, record.expires);
 }
 
 // Whoever asks for a prefix often leaves a note each time; those that mean
@@ -94,12 +94,11 @@ void RetentionBook::PushExpiry(BlockId block, absl::Duration at) {
 void RetentionBook::Hold(BlockId block) {
   BlockRetention& record = At(block);
   KV_CHECK(record.at_rest) << "block " << block;
-  times_.reuse_gap.Add(absl::ToDoubleSeconds(now_ - record.rests_since));
-  Count(record, -1);
+  times_.reuse_gap.Add(SecondsSince(record.rests_since));
+  CountAtRest(record, -1);
   record.at_rest = false;
   record.expired = false;
   record.expires = absl::InfiniteDuration();
-  Count(record, 1);
 }
 
 void RetentionBook::Drop(BlockId block, EvictionCause cause) {
@@ -260,12 +259,9 @@ void RetentionBook::ExpireAgain(BlockId block) {
   PushExpiry(block, record.expires);
 }
 
-const BlockRetention& RetentionBook::Of(BlockId block) const {
-  const size_t index = static_cast<size_t>(block.value());
-  KV_CHECK(block.valid() && index < records_.size() &&
-           records_[index].has_value())
-      << "block " << block << " is not in the book";
-  return *records_[index];
+void RetentionBook::DieOfUnknown(BlockId block) {
+  KV_CHECK(false) << "block " << block << " is not in the book";
+  std::abort();
 }
 
 EvictionGroupKey RetentionBook::GroupOf(BlockId block) const {
@@ -372,36 +368,33 @@ std::vector<TenantSnapshot> RetentionBook::Tenants() const {
   return snapshots;
 }
 
-BlockRetention& RetentionBook::At(BlockId block) {
-  return const_cast<BlockRetention&>(std::as_const(*this).Of(block));
-}
-
-RetentionBook::Version& RetentionBook::VersionOf(VersionId id) {
-  const size_t index = static_cast<size_t>(id.value());
-  if (index >= versions_.size()) versions_.resize(index + 1);
-  return versions_[index];
-}
-
 void RetentionBook::Count(const BlockRetention& record, int64_t sign) {
   Version& version = VersionOf(record.version);
-  const bool pinned = record.pins_below > 0;
   version.blocks += sign;
-  version.pinned += pinned ? sign : 0;
-  version.pinned_at_rest += pinned && record.at_rest ? sign : 0;
-  if (pinned && !version.superseded) {
-    pinned_.blocks += sign;
-    pinned_.at_rest += record.at_rest ? sign : 0;
+  if (record.pins_below > 0) {
+    version.pinned += sign;
+    if (!version.superseded) pinned_.blocks += sign;
   }
-  if (record.tenant == kNoTenant) return;
-  CountTenant(tenants_[record.tenant], record, sign);
+  if (record.tenant != kNoTenant) CountTenant(record.tenant, sign, 0);
+  if (record.at_rest) CountAtRest(record, sign);
 }
 
-void RetentionBook::CountTenant(Tenant& tenant, const BlockRetention& record,
-                                int64_t sign) {
+void RetentionBook::CountAtRest(const BlockRetention& record, int64_t sign) {
+  if (record.pins_below > 0) {
+    Version& version = VersionOf(record.version);
+    version.pinned_at_rest += sign;
+    if (!version.superseded) pinned_.at_rest += sign;
+  }
+  if (record.tenant != kNoTenant) CountTenant(record.tenant, 0, sign);
+}
+
+void RetentionBook::CountTenant(TenantIndex index, int64_t blocks,
+                                int64_t at_rest) {
+  Tenant& tenant = tenants_[index];
   const bool summed = floor_sum_.floors == FloorsNow();
   if (summed) floor_sum_.blocks -= ProtectedByFloor(tenant);
-  tenant.blocks += sign;
-  tenant.at_rest += record.at_rest ? sign : 0;
+  tenant.blocks += blocks;
+  tenant.at_rest += at_rest;
   if (summed) {
     floor_sum_.blocks += ProtectedByFloor(tenant);
   } else {
@@ -424,6 +417,16 @@ bool RetentionBook::CountsAs(const RetentionBook& other) const {
             versions_[i].pinned_at_rest == other.versions_[i].pinned_at_rest;
   }
   return same;
+}
+
+// The blocks of a lease came to rest together and are found together.
+double RetentionBook::SecondsSince(absl::Duration then) {
+  if (then != span_begin_ || now_ != span_end_) {
+    span_begin_ = then;
+    span_end_ = now_;
+    span_seconds_ = absl::ToDoubleSeconds(now_ - then);
+  }
+  return span_seconds_;
 }
 
 std::vector<std::string> RetentionBook::Violations(

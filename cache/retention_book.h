@@ -1,11 +1,13 @@
 #ifndef KVASIR_CACHE_RETENTION_BOOK_H_
 #define KVASIR_CACHE_RETENTION_BOOK_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <queue>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
@@ -98,7 +100,13 @@ class RetentionBook {
 
   // --- Answers. ---
 
-  const BlockRetention& Of(BlockId block) const;
+  const BlockRetention& Of(BlockId block) const {
+    const auto index = static_cast<uint32_t>(block.value());
+    if (index >= records_.size() || !records_[index].has_value()) {
+      DieOfUnknown(block);
+    }
+    return *records_[index];
+  }
   EvictionGroupKey GroupOf(BlockId block) const;
   EvictionStanding StandingOf(const EvictionGroupKey& group) const;
 
@@ -165,10 +173,20 @@ class RetentionBook {
     }
   };
 
-  BlockRetention& At(BlockId block);
-  Version& VersionOf(VersionId id);
+  BlockRetention& At(BlockId block) {
+    return const_cast<BlockRetention&>(std::as_const(*this).Of(block));
+  }
+  [[noreturn]] static void DieOfUnknown(BlockId block);
+  Version& VersionOf(VersionId id) {
+    const size_t index = static_cast<size_t>(id.value());
+    if (index >= versions_.size()) versions_.resize(index + 1);
+    return versions_[index];
+  }
   void Count(const BlockRetention& record, int64_t sign);
-  void CountTenant(Tenant& tenant, const BlockRetention& record, int64_t sign);
+  // The block has come to rest, or is about to be held again.
+  void CountAtRest(const BlockRetention& record, int64_t sign);
+  double SecondsSince(absl::Duration then);
+  void CountTenant(TenantIndex index, int64_t blocks, int64_t at_rest);
   void PushExpiry(BlockId block, absl::Duration at);
   // Blocks that floors keep now, of which each tenant has its share.
   int64_t FloorsNow() const;
@@ -179,6 +197,9 @@ class RetentionBook {
   void CountEviction(const BlockRetention& record, EvictionCause cause);
 
   absl::Duration now_;
+  absl::Duration span_begin_;  // the span that SecondsSince() measured last
+  absl::Duration span_end_;
+  double span_seconds_ = 0;
   int64_t limit_ = 0;
   EvictionCounts evicted_;
   BlockTimes times_;
