@@ -72,6 +72,17 @@ absl::Status CacheCore::MoveVersion(VersionId id, VersionState to) {
   return absl::OkStatus();
 }
 
+bool CacheCore::ContinueDrop(VersionId id) {
+  KV_CHECK(versions_.At(id).lease_count == 0) << "version " << id << " is held";
+  PrefixSweep& sweep = drops_[id];
+  sweep.filter.version = id;
+  sweep.unpin = true;
+  sweep.cause = EvictionCause::kVersion;
+  const bool done = Admin().Continue(sweep);
+  if (done) drops_.erase(id);
+  return done;
+}
+
 absl::StatusOr<std::unique_ptr<LeaseState>> CacheCore::OpenLease(
     const LeaseRequest& request) {
   std::thread::id unset;

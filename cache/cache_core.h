@@ -53,6 +53,7 @@ class CacheCore {
   VersionId AddVersion(std::string_view label, std::string_view fingerprint,
                        VersionState state);
   absl::Status MoveVersion(VersionId id, VersionState to);
+  bool ContinueDrop(VersionId id);
   absl::StatusOr<std::unique_ptr<LeaseState>> OpenLease(
       const LeaseRequest& request);
   // Leading blocks of the tokens that pins keep, or, if `held_too`, leases.
@@ -139,6 +140,7 @@ class CacheCore {
   PrefixCache prefixes_;
   VersionTable versions_;
   absl::flat_hash_map<VersionId, HotPrefixes> hot_prefixes_;  // of those hit
+  absl::flat_hash_map<VersionId, PrefixSweep> drops_;         // under way
   CacheCounters counters_;
   ForgottenVersions forgotten_;
   CacheResizer resizer_;

@@ -84,6 +84,11 @@ absl::Status KvCache::MoveVersion(VersionId id, VersionState to) {
   return core_->MoveVersion(id, to);
 }
 
+bool KvCache::ContinueDrop(VersionId id) {
+  KV_DCHECK(core_->OnEngineThread());
+  return core_->ContinueDrop(id);
+}
+
 int64_t KvCache::LeaseCount(VersionId id) const {
   KV_DCHECK(core_->OnEngineThread());
   return core_->versions().At(id).lease_count;
@@ -189,6 +194,16 @@ absl::Duration KvCache::NextDeadline() const {
 std::vector<PrefixInfo> KvCache::Prefixes(const PrefixFilter& filter) const {
   KV_DCHECK(core_->OnEngineThread());
   return core_->Admin().List(filter);
+}
+
+bool KvCache::Continue(PrefixListing& listing) const {
+  KV_DCHECK(core_->OnEngineThread());
+  return core_->Admin().Continue(listing);
+}
+
+bool KvCache::Continue(PrefixSweep& sweep) {
+  KV_DCHECK(core_->OnEngineThread());
+  return core_->Admin().Continue(sweep);
 }
 
 std::vector<PrefixInfo> KvCache::PrefixesByDigits(

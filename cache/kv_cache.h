@@ -18,6 +18,7 @@
 #include "cache/lease.h"
 #include "cache/memory/device_memory.h"
 #include "cache/prefix_info.h"
+#include "cache/prefix_walk.h"
 #include "cache/reservation.h"
 #include "cache/retention.h"
 #include "cache/snapshot.h"
@@ -115,6 +116,10 @@ class KvCache {
   // blocks with it.
   absl::Status MoveVersion(VersionId id, VersionState to);
 
+  // Drops a slice of the blocks of a version that nobody holds and that is to
+  // retire, so that MoveVersion() finds few. True if none is left.
+  bool ContinueDrop(VersionId id);
+
   // Leases that hold the version.
   int64_t LeaseCount(VersionId id) const;
 
@@ -176,6 +181,8 @@ class KvCache {
 
   // See PrefixAdmin.
   std::vector<PrefixInfo> Prefixes(const PrefixFilter& filter) const;
+  bool Continue(PrefixListing& listing) const;
+  bool Continue(PrefixSweep& sweep);
   // Of those that Prefixes() tells, the ones whose keys begin with these
   // digits: lower-case hex, at least KeyDirectory::kMinDigits.
   std::vector<PrefixInfo> PrefixesByDigits(std::string_view digits) const;

@@ -31,15 +31,92 @@ int64_t MostPinnedBlocks(const PrefixCache& prefixes,
 
 std::vector<PrefixInfo> PrefixAdmin::List(const PrefixFilter& filter) const {
   std::vector<PrefixInfo> infos;
-  for (const BlockId block : prefixes_.index().Blocks()) {
-    if (IsListed(block) && Matches(block, filter)) {
-      infos.push_back(InfoOf(block));
-    }
+  PrefixListing listing{{.filter = filter}};
+  for (bool done = false; !done;) {
+    done = Continue(listing);
+    infos.insert(infos.end(), listing.found.begin(), listing.found.end());
   }
   std::sort(
       infos.begin(), infos.end(),
       [](const PrefixInfo& a, const PrefixInfo& b) { return a.key < b.key; });
   return infos;
+}
+
+bool PrefixAdmin::Continue(PrefixListing& listing) const {
+  const PrefixIndex& index = prefixes_.index();
+  listing.found.clear();
+  if (listing.left < 0) listing.left = index.id_limit();
+  int64_t budget = listing.slice_blocks;
+  while (listing.left > 0 && budget > 0) {
+    const BlockId block(static_cast<BlockId::Value>(--listing.left));
+    --budget;
+    if (!index.Contains(block) || !IsListed(block) ||
+        !Matches(block, listing.filter)) {
+      continue;
+    }
+    listing.found.push_back(InfoOf(block));
+    budget -= PrefixWalk::kListCost;
+  }
+  return listing.left == 0;
+}
+
+bool PrefixAdmin::Continue(PrefixSweep& sweep) {
+  const PrefixIndex& index = prefixes_.index();
+  if (sweep.left < 0) sweep.left = index.id_limit();
+  int64_t budget = sweep.slice_blocks;
+  if (sweep.unfinished.has_value()) {
+    const BlockId block = index.keys().Find(*sweep.unfinished);
+    sweep.unfinished.reset();
+    if (block.valid()) EatFrom(block, sweep, budget);
+  }
+  while (sweep.left > 0 && budget > 0) {
+    const BlockId block(static_cast<BlockId::Value>(--sweep.left));
+    --budget;
+    if (!index.Contains(block) || sweep.gone.contains(block) ||
+        !Matches(block, sweep.filter)) {
+      continue;
+    }
+    ++sweep.sum.kept_blocks;  // until it goes
+    if (sweep.unpin && !sweep.dry_run && prefixes_.Unpin(block)) {
+      budget -= index.At(block).depth;
+    }
+    EatFrom(block, sweep, budget);
+  }
+  return sweep.left == 0 && !sweep.unfinished.has_value();
+}
+
+bool PrefixAdmin::MayGo(BlockId block, const PrefixSweep& sweep) const {
+  int32_t children = prefixes_.index().At(block).child_count;
+  if (const auto gone = sweep.gone_children.find(block);
+      gone != sweep.gone_children.end()) {
+    children -= gone->second;
+  }
+  return children == 0 && pool_.state(block) == BlockState::kCached &&
+         !sweep.gone.contains(block) && Matches(block, sweep.filter) &&
+         (sweep.unpin || sweep.filter.pinned.value_or(false) ||
+          !prefixes_.Pinned(block));
+}
+
+// From the end of a prefix towards its beginning, as far as it may go now. So
+// it does not matter in which order the walk meets its blocks.
+void PrefixAdmin::EatFrom(BlockId block, PrefixSweep& sweep, int64_t& budget) {
+  while (block.valid() && MayGo(block, sweep)) {
+    if (budget <= 0) {
+      sweep.unfinished = prefixes_.index().Key(block);
+      return;
+    }
+    budget -= PrefixWalk::kDropCost;
+    const BlockId parent = prefixes_.index().At(block).parent;
+    if (block.value() >= sweep.left) --sweep.sum.kept_blocks;
+    ++sweep.sum.blocks;
+    if (sweep.dry_run) {
+      sweep.gone.insert(block);
+      ++sweep.gone_children[parent];
+    } else {
+      prefixes_.Evict(block, sweep.cause);
+    }
+    block = parent;
+  }
 }
 
 std::vector<PrefixInfo> PrefixAdmin::ListByDigits(
@@ -80,13 +157,10 @@ absl::StatusOr<PrefixInfo> PrefixAdmin::Unpin(const BlockKey& key) {
 }
 
 PrefixEviction PrefixAdmin::Evict(const PrefixFilter& filter, bool dry_run) {
-  std::vector<BlockId> meant;
-  for (const BlockId block : prefixes_.index().Blocks()) {
-    if (Matches(block, filter)) meant.push_back(block);
+  PrefixSweep sweep{{.filter = filter}, dry_run};
+  while (!Continue(sweep)) {
   }
-  const bool pinned_too = filter.pinned.value_or(false);
-  return Drop(
-      std::move(meant), [pinned_too](BlockId) { return pinned_too; }, dry_run);
+  return sweep.sum;
 }
 
 absl::StatusOr<PrefixEviction> PrefixAdmin::Evict(
@@ -152,6 +226,7 @@ bool PrefixAdmin::Matches(BlockId block, const PrefixFilter& filter) const {
   const IndexedBlock& entry = prefixes_.index().At(block);
   return filter.version.value_or(pool_.owner(block)) == pool_.owner(block) &&
          (!filter.salt.has_value() || *filter.salt == entry.scope->salt) &&
+         (!filter.salt_is || filter.salt_is(entry.scope->salt)) &&
          filter.pinned.value_or(prefixes_.Pinned(block)) ==
              prefixes_.Pinned(block) &&
          (int64_t{entry.depth} + 1) * pool_.block_tokens() >= filter.min_tokens;

@@ -15,12 +15,13 @@
 #include "cache/block_pool.h"
 #include "cache/prefix_cache.h"
 #include "cache/prefix_info.h"
+#include "cache/prefix_walk.h"
 
 namespace kvasir {
 
 // What an operator does with prefixes by name: look at them, pin them, drop
-// them. Part of the CacheCore, whose parts it works on. Engine thread only;
-// each call walks the index at most a few times.
+// them. Part of the CacheCore, whose parts it works on. Engine thread only.
+// What cannot be found but by looking at every block is done in slices.
 class PrefixAdmin {
  public:
   // `most_lease_blocks`: what the largest lease can come to.
@@ -34,6 +35,10 @@ class PrefixAdmin {
   // the order of their keys.
   std::vector<PrefixInfo> List(const PrefixFilter& filter) const;
 
+  // A slice of a walk, see PrefixWalk. True if it is done.
+  bool Continue(PrefixListing& listing) const;
+  bool Continue(PrefixSweep& sweep);
+
   // Those of them whose keys begin with these digits, see KeyDirectory.
   std::vector<PrefixInfo> ListByDigits(absl::string_view digits) const;
 
@@ -45,9 +50,10 @@ class PrefixAdmin {
   // FAILED_PRECONDITION if it is not pinned.
   absl::StatusOr<PrefixInfo> Unpin(const BlockKey& key);
 
-  // Drops what the filter means; or these prefixes, all that are found through
-  // them, and of the blocks before them those that nothing else needs. A pinned
-  // one goes only if it is named, or if the filter asks for pinned ones.
+  // Drops what the filter means, see PrefixSweep; or these prefixes, all that
+  // are found through them, and of the blocks before them those that nothing
+  // else needs. A pinned one goes only if it is named, or if the filter asks
+  // for pinned ones.
   PrefixEviction Evict(const PrefixFilter& filter, bool dry_run);
   absl::StatusOr<PrefixEviction> Evict(absl::Span<const BlockKey> keys,
                                        bool dry_run);
@@ -58,6 +64,8 @@ class PrefixAdmin {
   absl::StatusOr<BlockId> BlockOf(const BlockKey& key) const;
   bool IsListed(BlockId block) const;
   bool Matches(BlockId block, const PrefixFilter& filter) const;
+  bool MayGo(BlockId block, const PrefixSweep& sweep) const;
+  void EatFrom(BlockId block, PrefixSweep& sweep, int64_t& budget);
   PrefixEviction Drop(std::vector<BlockId> meant,
                       absl::FunctionRef<bool(BlockId)> pinned_too,
                       bool dry_run);

@@ -223,6 +223,7 @@ void PrefixCache::Relocate(BlockId from, BlockId to) {
 }
 
 int64_t PrefixCache::DropVersion(VersionId version) {
+  if (pool_.tally(version).blocks == BlockCounts()) return 0;
   std::vector<BlockId> blocks = index_.Blocks();
   std::erase_if(blocks,
                 [&](BlockId block) { return pool_.owner(block) != version; });

@@ -86,6 +86,8 @@ class PrefixIndex {
   std::vector<BlockId> Blocks() const;
 
   int64_t size() const { return size_; }
+  // No indexed block has a higher id than the one before this.
+  int64_t id_limit() const { return static_cast<int64_t>(entries_.size()); }
   int64_t rejected_collisions() const { return rejected_collisions_; }
 
   // What must hold of the index and does not. Hashes every block.

@@ -2,6 +2,7 @@
 #define KVASIR_CACHE_PREFIX_INFO_H_
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -38,6 +39,7 @@ struct PrefixInfo {
 struct PrefixFilter {
   std::optional<VersionId> version = {};
   std::optional<std::string> salt = {};
+  std::function<bool(const std::string&)> salt_is = {};  // or of this kind
   std::optional<bool> pinned = {};
   int64_t min_tokens = 0;
 };

@@ -128,6 +128,9 @@ struct Engine::Impl {
   // The same for what `work(desk)` does with prefixes.
   template <typename Work>
   auto AtDesk(Work work) -> decltype(work(std::declval<PrefixDesk&>()));
+  // The order, a slice at each turn of the engine. Nobody else may touch it.
+  template <typename Order>
+  absl::Status BySlices(Order& order);
 
   const Clock& clock = Clock::Steady();
 
@@ -166,8 +169,8 @@ Engine::Impl::Impl(const EngineOptions& options, const KvLayout& layout,
 absl::Status Engine::Impl::AddStartVersion(const EngineOptions& options,
                                            const StartModel& model,
                                            std::string_view label) {
-  ServedVersion::Parts parts = MakeVersionParts(
-      options, model.revision, model.name, label, &promise);
+  ServedVersion::Parts parts =
+      MakeVersionParts(options, model.revision, model.name, label, &promise);
   VersionInfo info = InfoOf(parts, model.path, 0);
   return versions.Add(std::move(parts), std::move(info)).status();
 }
@@ -226,6 +229,16 @@ auto Engine::Impl::AtDesk(Work work)
                         {.steady = clock.Now(), .wall = absl::Now()});
         return work(desk);
       });
+}
+
+template <typename Order>
+absl::Status Engine::Impl::BySlices(Order& order) {
+  for (bool done = false; !done;) {
+    ASSIGN_OR_RETURN(done, AtDesk([&order](PrefixDesk& desk) {
+                       return desk.Continue(order);
+                     }));
+  }
+  return absl::OkStatus();
 }
 
 absl::StatusOr<std::unique_ptr<Engine>> Engine::Start(
@@ -322,8 +335,9 @@ absl::StatusOr<FlushOutcome> Engine::FlushCache() {
 
 absl::StatusOr<std::vector<CachedPrefix>> Engine::ListPrefixes(
     const PrefixSelection& selection) {
-  return impl_->AtDesk(
-      [selection](PrefixDesk& desk) { return desk.List(selection); });
+  PrefixListOrder order{.selection = selection};
+  RETURN_IF_ERROR(impl_->BySlices(order));
+  return TakeSorted(order);
 }
 
 absl::StatusOr<CachedPrefix> Engine::GetPrefix(std::string_view id) {
@@ -345,9 +359,9 @@ absl::StatusOr<CachedPrefix> Engine::UnpinPrefix(std::string_view id) {
 
 absl::StatusOr<EvictedPrefixes> Engine::EvictPrefixes(
     const PrefixSelection& selection, bool dry_run) {
-  return impl_->AtDesk([selection, dry_run](PrefixDesk& desk) {
-    return desk.Evict(selection, dry_run);
-  });
+  PrefixSweepOrder order{.selection = selection, .dry_run = dry_run};
+  RETURN_IF_ERROR(impl_->BySlices(order));
+  return order.evicted;
 }
 
 absl::StatusOr<EvictedPrefixes> Engine::EvictPrefixes(
@@ -359,8 +373,9 @@ absl::StatusOr<EvictedPrefixes> Engine::EvictPrefixes(
 
 absl::StatusOr<EvictedPrefixes> Engine::FlushPrefixes(
     const PrefixSelection& selection) {
-  return impl_->AtDesk(
-      [selection](PrefixDesk& desk) { return desk.Flush(selection); });
+  PrefixSweepOrder order{.selection = selection, .flush = true};
+  RETURN_IF_ERROR(impl_->BySlices(order));
+  return order.evicted;
 }
 
 absl::Status Engine::ResizeCache(ResizeOrder order) {

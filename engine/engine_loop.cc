@@ -139,6 +139,7 @@ void EngineLoop::Run() {
 
 // How long nothing has to be done unless mail comes.
 absl::Duration EngineLoop::IdleTime() const {
+  if (parts_.versions->dropping()) return absl::ZeroDuration();
   if (parts_.versions->retiring()) return kRetireInterval;
   const absl::Duration left =
       parts_.cache->NextDeadline() - parts_.clock->Now();

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <set>
+#include <functional>
+#include <iterator>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -48,6 +50,19 @@ bool Meant(const VersionInfo& info, const PrefixSelection& selection) {
          (selection.version.empty() || selection.version == info.label);
 }
 
+// Neighbours often have the same salt, and SHA-256 costs more than the rest of
+// looking at a block.
+std::function<bool(const std::string&)> SaltsWithHash(std::string hash) {
+  return [hash = std::move(hash), last = std::optional<std::string>(),
+          same = false](const std::string& salt) mutable {
+    if (last != salt) {
+      last = salt;
+      same = HashSalt(salt) == hash;
+    }
+    return same;
+  };
+}
+
 int64_t BlocksOf(const CacheShare& share, int64_t block_bytes) {
   return share.blocks + share.bytes / block_bytes;
 }
@@ -64,46 +79,58 @@ std::string HashSalt(std::string_view salt) {
   return Hex(digest, kSaltHashDigits / 2);
 }
 
-absl::StatusOr<std::vector<CachedPrefix>> PrefixDesk::List(
-    const PrefixSelection& selection) const {
-  ASSIGN_OR_RETURN(const std::vector<PrefixFilter> filters,
-                   FiltersOf(selection));
-  std::vector<CachedPrefix> found;
-  for (const PrefixFilter& filter : filters) {
-    for (const PrefixInfo& info : cache_->Prefixes(filter)) {
-      found.push_back(Describe(info));
-    }
-  }
+std::vector<CachedPrefix> TakeSorted(PrefixListOrder& order) {
+  std::vector<CachedPrefix> prefixes(
+      std::make_move_iterator(order.found.begin()),
+      std::make_move_iterator(order.found.end()));
+  order.found.clear();
   std::sort(
-      found.begin(), found.end(),
+      prefixes.begin(), prefixes.end(),
       [](const CachedPrefix& a, const CachedPrefix& b) { return a.id < b.id; });
-  return found;
+  const auto end =
+      std::unique(prefixes.begin(), prefixes.end(),
+                  [](const CachedPrefix& a, const CachedPrefix& b) {
+                    return a.id == b.id;
+                  });
+  prefixes.erase(end, prefixes.end());
+  return prefixes;
 }
 
-absl::StatusOr<EvictedPrefixes> PrefixDesk::Evict(
-    const PrefixSelection& selection, bool dry_run) {
-  ASSIGN_OR_RETURN(const std::vector<PrefixFilter> filters,
-                   FiltersOf(selection));
-  PrefixEviction sum;
-  for (const PrefixFilter& filter : filters) {
-    const PrefixEviction part = cache_->EvictPrefixes(filter, dry_run);
-    sum.blocks += part.blocks;
-    sum.kept_blocks += part.kept_blocks;
+absl::StatusOr<bool> PrefixDesk::Continue(PrefixListOrder& order) const {
+  if (!order.filters.has_value()) {
+    ASSIGN_OR_RETURN(order.filters, FiltersOf(order.selection));
   }
-  return Report(sum);
+  PrefixListing& listing = order.listing;
+  if (listing.left < 0) listing.filter = order.filters->back();
+  const bool done = cache_->Continue(listing);
+  for (const PrefixInfo& info : listing.found) {
+    order.found.push_back(Describe(info));
+  }
+  if (!done) return false;
+  listing = PrefixListing();
+  order.filters->pop_back();
+  return order.filters->empty();
 }
 
-absl::StatusOr<EvictedPrefixes> PrefixDesk::Flush(
-    const PrefixSelection& selection) {
-  PrefixSelection pinned = selection;
-  pinned.pinned = true;
-  ASSIGN_OR_RETURN(const std::vector<PrefixFilter> filters, FiltersOf(pinned));
-  for (const PrefixFilter& filter : filters) {
-    for (const PrefixInfo& info : cache_->Prefixes(filter)) {
-      RETURN_IF_ERROR(cache_->UnpinPrefix(info.key).status());
-    }
+absl::StatusOr<bool> PrefixDesk::Continue(PrefixSweepOrder& order) {
+  if (!order.filters.has_value()) {
+    ASSIGN_OR_RETURN(order.filters, FiltersOf(order.selection));
   }
-  return Evict(selection, /*dry_run=*/false);
+  PrefixSweep& sweep = order.sweep;
+  if (sweep.left < 0) {
+    sweep.filter = order.filters->back();
+    sweep.dry_run = order.dry_run;
+    sweep.unpin = order.flush;
+    if (order.flush) sweep.filter.pinned.reset();
+  }
+  if (!cache_->Continue(sweep)) return false;
+  const EvictedPrefixes part = Report(sweep.sum);
+  order.evicted.blocks += part.blocks;
+  order.evicted.bytes += part.bytes;
+  order.evicted.kept_blocks += part.kept_blocks;
+  sweep = PrefixSweep();
+  order.filters->pop_back();
+  return order.filters->empty();
 }
 
 absl::StatusOr<CachedPrefix> PrefixDesk::Get(std::string_view id) const {
@@ -143,6 +170,9 @@ absl::StatusOr<std::vector<PrefixFilter>> PrefixDesk::FiltersOf(
     const PrefixSelection& selection) const {
   PrefixFilter filter;
   filter.salt = selection.salt;
+  if (selection.salt_hash.has_value()) {
+    filter.salt_is = SaltsWithHash(*selection.salt_hash);
+  }
   filter.pinned = selection.pinned;
   filter.min_tokens = selection.min_tokens;
   std::vector<PrefixFilter> filters;
@@ -162,20 +192,7 @@ absl::StatusOr<std::vector<PrefixFilter>> PrefixDesk::FiltersOf(
                        " is resident"));
     }
   }
-  if (!selection.salt_hash.has_value()) return filters;
-  std::set<std::string> salts;
-  for (const PrefixInfo& info : cache_->Prefixes({})) {
-    if (HashSalt(info.salt) == *selection.salt_hash) salts.insert(info.salt);
-  }
-  std::vector<PrefixFilter> of_salts;
-  for (PrefixFilter& one : filters) {
-    for (const std::string& salt : salts) {
-      if (one.salt.value_or(salt) != salt) continue;
-      of_salts.push_back(one);
-      of_salts.back().salt = salt;
-    }
-  }
-  return of_salts;
+  return filters;
 }
 
 absl::StatusOr<BlockKey> PrefixDesk::KeyOf(std::string_view id) const {

@@ -1,6 +1,8 @@
 #ifndef KVASIR_ENGINE_PREFIX_DESK_H_
 #define KVASIR_ENGINE_PREFIX_DESK_H_
 
+#include <deque>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -13,6 +15,7 @@
 
 #include "cache/kv_cache.h"
 #include "cache/prefix_info.h"
+#include "cache/prefix_walk.h"
 #include "engine/prefix_order.h"
 #include "engine/version_order.h"
 
@@ -23,6 +26,34 @@ namespace kvasir {
 struct ClockReading {
   absl::Duration steady;
   absl::Time wall;
+};
+
+// To tell the longest prefixes and the pinned ones that are meant. Plain value,
+// carried from slice to slice.
+struct PrefixListOrder {
+  PrefixSelection selection;
+  // In no order; one that a resize moved may be there twice. A deque, because
+  // there may be many and none is to be moved when more come.
+  std::deque<CachedPrefix> found = {};
+
+  std::optional<std::vector<PrefixFilter>> filters = {};  // still to come
+  PrefixListing listing = {};
+};
+
+// What an order found, once it is done, in the order of their ids and each
+// once. Any thread: sorting many of them takes longer than the engine may be
+// kept.
+std::vector<CachedPrefix> TakeSorted(PrefixListOrder& order);
+
+// To drop what is meant; see PrefixSweep.
+struct PrefixSweepOrder {
+  PrefixSelection selection;
+  bool dry_run = false;
+  bool flush = false;  // pinned ones too; what requests hold loses its pin
+  EvictedPrefixes evicted = {};
+
+  std::optional<std::vector<PrefixFilter>> filters = {};  // still to come
+  PrefixSweep sweep = {};
 };
 
 // Translates between operators, who know names and the time of day, and the
@@ -40,14 +71,10 @@ class PrefixDesk {
              const ClockReading& now)
       : cache_(cache), versions_(std::move(versions)), now_(now) {}
 
-  // The longest prefixes and the pinned ones, in the order of their ids. All of
-  // these: NOT_FOUND for a model or a version that is not resident.
-  absl::StatusOr<std::vector<CachedPrefix>> List(
-      const PrefixSelection& selection) const;
-  absl::StatusOr<EvictedPrefixes> Evict(const PrefixSelection& selection,
-                                        bool dry_run);
-  // Pinned ones too; what requests hold stays, without its pin.
-  absl::StatusOr<EvictedPrefixes> Flush(const PrefixSelection& selection);
+  // Does a slice of the order, short enough to go between two steps; true when
+  // it is done. NOT_FOUND for a model or a version that is not resident.
+  absl::StatusOr<bool> Continue(PrefixListOrder& order) const;
+  absl::StatusOr<bool> Continue(PrefixSweepOrder& order);
 
   absl::StatusOr<CachedPrefix> Get(std::string_view id) const;
   // `ttl` from now, which may be infinite. RESOURCE_EXHAUSTED if pins would

@@ -142,6 +142,7 @@ void VersionKeeper::DeleteUnserved(VersionId id) {
 }
 
 void VersionKeeper::RetireUnheld() {
+  dropping_ = false;
   if (retiring_ == 0) return;
   for (size_t i = 0; i < entries_.size();) {
     Entry& entry = entries_[i];
@@ -151,6 +152,9 @@ void VersionKeeper::RetireUnheld() {
       ++i;
       continue;
     }
+    // The blocks go slice by slice, while requests of other versions run.
+    dropping_ = !cache_->ContinueDrop(entry.info.id);
+    if (dropping_) return;
     Move(entry, VersionState::kRetired);
     entries_.erase(entries_.begin() + i);
     --retiring_;

@@ -71,6 +71,10 @@ class VersionKeeper {
   // Whether a deleted version waits for its last holder, which may be anywhere.
   bool retiring() const { return retiring_ > 0; }
 
+  // Whether RetireUnheld() has blocks left to drop, and should soon be called
+  // again.
+  bool dropping() const { return dropping_; }
+
   // Null if it is not resident.
   const ServedVersion* Find(VersionId id) const;
   // Who keeps the version keeps it from retiring. It must be resident.
@@ -98,6 +102,7 @@ class VersionKeeper {
   // By model, the versions that were active before, the last one last.
   absl::flat_hash_map<std::string, std::vector<VersionId>> history_;
   int retiring_ = 0;
+  bool dropping_ = false;
 };
 
 }  // namespace kvasir

@@ -8,6 +8,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
+#include "cache/base/status_macros.h"
 #include "tests/cache/cache_testing.h"
 
 namespace kvasir {
@@ -43,10 +44,34 @@ class PrefixDeskTest : public testing::Test {
     return PrefixDesk(cache_.get(), {blue, green},
                       {.steady = steady, .wall = absl::FromUnixSeconds(1030)});
   }
+  absl::StatusOr<std::vector<CachedPrefix>> TryList(
+      const PrefixSelection& selection) {
+    PrefixListOrder order{.selection = selection};
+    RETURN_IF_ERROR(Finish(order));
+    return TakeSorted(order);
+  }
   std::vector<CachedPrefix> List(const PrefixSelection& selection) {
-    const auto list = Desk().List(selection);
+    const auto list = TryList(selection);
     EXPECT_TRUE(list.ok()) << list.status();
     return list.value_or(std::vector<CachedPrefix>());
+  }
+  absl::StatusOr<EvictedPrefixes> Evict(const PrefixSelection& selection,
+                                        bool dry_run) {
+    PrefixSweepOrder order{.selection = selection, .dry_run = dry_run};
+    RETURN_IF_ERROR(Finish(order));
+    return order.evicted;
+  }
+  absl::StatusOr<EvictedPrefixes> Flush(const PrefixSelection& selection) {
+    PrefixSweepOrder order{.selection = selection, .flush = true};
+    RETURN_IF_ERROR(Finish(order));
+    return order.evicted;
+  }
+  template <typename Order>
+  absl::Status Finish(Order& order) {
+    for (bool done = false; !done;) {
+      ASSIGN_OR_RETURN(done, Desk().Continue(order));
+    }
+    return absl::OkStatus();
   }
 
   std::unique_ptr<KvCache> cache_ = MakeCache(SmallOptions(32));
@@ -86,9 +111,9 @@ TEST_F(PrefixDeskTest, FindsBySaltHashAndVersion) {
   EXPECT_EQ(List({.model = "m"}).size(), 3u);
   EXPECT_EQ(List({.model = "m", .version = "green"}).size(), 1u);
   EXPECT_EQ(List({.min_tokens = 3 * B}).size(), 1u);
-  EXPECT_EQ(Desk().List({.version = "red"}).status().code(),
+  EXPECT_EQ(TryList({.version = "red"}).status().code(),
             absl::StatusCode::kNotFound);
-  EXPECT_THAT(std::string(Desk().List({.model = "x"}).status().message()),
+  EXPECT_THAT(std::string(TryList({.model = "x"}).status().message()),
               HasSubstr("no model \"x\""));
 }
 
@@ -130,11 +155,11 @@ TEST_F(PrefixDeskTest, PinsForATimeOnTheWall) {
 
 TEST_F(PrefixDeskTest, EvictsWhatIsMeantAndSaysHowMuch) {
   const PrefixSelection tenants = {.salt_hash = kTenantHash};
-  const auto tried = Desk().Evict(tenants, true);
+  const auto tried = Evict(tenants, true);
   EXPECT_EQ(tried->blocks, 3);
   EXPECT_EQ(tried->bytes, 3 * cache_->layout().BlockBytes());
   EXPECT_EQ(List({}).size(), 3u);
-  EXPECT_EQ(Desk().Evict(tenants, false)->blocks, 3);
+  EXPECT_EQ(Evict(tenants, false)->blocks, 3);
   EXPECT_EQ(List({}).size(), 2u);
   // All by name or none.
   const std::string id = List({}).at(0).id;
@@ -151,10 +176,10 @@ TEST_F(PrefixDeskTest, EvictsWhatIsMeantAndSaysHowMuch) {
 TEST_F(PrefixDeskTest, FlushTakesPinnedOnesAndLeavesWhatIsHeld) {
   ASSERT_TRUE(
       Desk().Pin(List({.salt = "tenant"}).at(0).id, absl::Hours(1)).ok());
-  EXPECT_EQ(Desk().Evict({.version = "green"}, false)->kept_blocks, 3);
-  EXPECT_EQ(Desk().Flush({.version = "green"})->blocks, 3);
+  EXPECT_EQ(Evict({.version = "green"}, false)->kept_blocks, 3);
+  EXPECT_EQ(Flush({.version = "green"})->blocks, 3);
   const Lease running = OpenAndFill(*cache_, blue_, Tokens(0, 2 * B + 1));
-  const auto flushed = Desk().Flush({.salt = ""});
+  const auto flushed = Flush({.salt = ""});
   EXPECT_EQ(flushed->blocks, 2);
   EXPECT_EQ(flushed->kept_blocks, 2);
   EXPECT_EQ(List({}).size(), 1u);
