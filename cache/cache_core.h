@@ -69,10 +69,11 @@ class CacheCore {
   const RetentionBook& book() const { return prefixes_.book(); }
   PrefixAdmin Admin() { return {pool_, prefixes_, MostLeaseBlocks()}; }
   int64_t PinnedPrefixBlocks(const LeaseState& lease) const;
-  // Most blocks that one of the leases can come to, beside those that pins keep
-  // in any case.
+  void SetPromisedBlocks(int64_t blocks) { promised_blocks_ = blocks; }
+  // Most blocks that one of the leases, or of those who wait for one again, can
+  // come to, beside those that pins keep in any case.
   int64_t MostLeaseBlocks() const {
-    int64_t most = 0;
+    int64_t most = promised_blocks_;
     for (const LeaseState* lease : leases_) {
       most = std::max(most, layout().BlocksFor(lease->most_tokens) -
                                 PinnedPrefixBlocks(*lease));
@@ -147,6 +148,7 @@ class CacheCore {
   std::vector<LeaseState*> leases_;
   int64_t sampled_hits_ = 0;            // leases that found something
   std::optional<BlockKey> hit_sample_;  // what the last sampled one found
+  int64_t promised_blocks_ = 0;         // to sequences without a lease
   bool over_quota_ = false;             // blocks over a quota may be left
   bool reserving_ = false;              // a reservation is alive
   std::atomic<std::thread::id> engine_thread_{};  // set by the first lease

@@ -143,6 +143,11 @@ int64_t KvCache::PinnedPrefixBlocks(const Lease& lease) const {
   return core_->PinnedPrefixBlocks(*lease.state_);
 }
 
+void KvCache::SetPromisedBlocks(int64_t blocks) {
+  KV_DCHECK(core_->OnEngineThread());
+  core_->SetPromisedBlocks(blocks);
+}
+
 int64_t KvCache::PinnedPrefixBlocks(const LeaseRequest& request) const {
   KV_DCHECK(core_->OnEngineThread());
   return core_->CountLeading(request, /*held_too=*/false);

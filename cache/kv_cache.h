@@ -154,6 +154,10 @@ class KvCache {
   int64_t PinnedPrefixBlocks() const;
   // Of that many blocks, those that pins and floors keep and no lease holds.
   int64_t KeptBlocksAtRest(int64_t total) const;
+  // Blocks that a sequence without a lease may come to, one that was preempted
+  // say, beside those that pins keep for it: pins leave room for them, as they
+  // do for leases. The most of all such sequences; stays until the next call.
+  void SetPromisedBlocks(int64_t blocks);
   // Leading blocks of a lease that pins keep: what it need not be given again.
   int64_t PinnedPrefixBlocks(const Lease& lease) const;
   // The same of a lease that would be opened now. Costs as CountSharedBlocks().

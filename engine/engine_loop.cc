@@ -191,6 +191,10 @@ bool EngineLoop::NumbersAreOld() const {
 
 void EngineLoop::ReadMail() {
   Mail mail = parts_.inbox->Take();
+  // Who may pin is an operator, or a warm-up.
+  if (!mail.commands.empty() || warmup_.active()) {
+    parts_.cache->SetPromisedBlocks(PromisedToPreempted());
+  }
   // What an operator does may take its room, or its blocks.
   if (!mail.commands.empty()) canary_.GiveWay();
   for (EngineCommand& command : mail.commands) {
@@ -328,6 +332,19 @@ RequestLimits EngineLoop::LimitsOf(const Sequence& sequence) const {
         parts_.cache->layout().block_tokens;
   }
   return limits;
+}
+
+// Their streams have begun, and their room must still be there when it is their
+// turn again.
+int64_t EngineLoop::PromisedToPreempted() const {
+  int64_t most = 0;
+  for (const std::unique_ptr<Sequence>& sequence : roster_.waiting()) {
+    if (!sequence->preempted()) break;  // those come first
+    most = std::max(
+        most, parts_.cache->layout().BlocksFor(sequence->most_tokens()) -
+                  parts_.cache->PinnedPrefixBlocks(LeaseRequestOf(*sequence)));
+  }
+  return most;
 }
 
 LeaseRequest EngineLoop::LeaseRequestOf(const Sequence& sequence) const {

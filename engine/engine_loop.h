@@ -96,6 +96,7 @@ class EngineLoop {
   void AdmitWaiting();
   void AdmitFirst();
   RequestLimits LimitsOf(const Sequence& sequence) const;
+  int64_t PromisedToPreempted() const;
   LeaseRequest LeaseRequestOf(const Sequence& sequence) const;
   void ExtendPrefixes();
 

@@ -118,6 +118,32 @@ TEST_F(PinnedPrefixTest, ItsContinuationsCanBeWarmed) {
   EXPECT_TRUE(absl::IsResourceExhausted(warm->prefixes[1].status));
 }
 
+// Its stream has begun: a pin must not take the room that it comes back to.
+TEST_F(PinnedPrefixTest, APinLeavesRoomForWhoIsPreempted) {
+  ASSERT_TRUE(engine_.cache().Flush().freed_blocks > 0);
+  engine_.Turn();
+  EXPECT_EQ(engine_.limits().EffectiveContext(), kBlocks * kBlock);
+  const std::vector<TokenId> first = RandomPrompt(5, 20 * kBlock);
+  const auto old = engine_.Submit(first, 14 * kBlock);
+  const auto young = engine_.Submit(RandomPrompt(6, 30 * kBlock), 20 * kBlock);
+  while (engine_.Stats().preemptions == 0) ASSERT_TRUE(engine_.Turn());
+  ASSERT_FALSE(old->finished.has_value());
+  absl::Status pinned;
+  ASSERT_TRUE(
+      engine_.inbox()
+          .Post([&](KvCache& cache, VersionKeeper& versions) {
+            const auto found = cache.FindPrefix(
+                {.version = versions.ActiveVersion("tiny"), .tokens = first});
+            pinned =
+                cache.PinPrefix(found->key, absl::InfiniteDuration()).status();
+          })
+          .ok());
+  engine_.RunUntilIdle();
+  EXPECT_TRUE(absl::IsResourceExhausted(pinned)) << pinned;
+  EXPECT_TRUE(old->ok());
+  EXPECT_TRUE(young->ok()) << young->finished->status;
+}
+
 // Preempted, it has to come back.
 TEST_F(PinnedPrefixTest, TwoThatFillTheRestTakeTurns) {
   std::vector<std::shared_ptr<RecordingSink>> sinks;
