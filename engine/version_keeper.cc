@@ -28,6 +28,10 @@ absl::Status CheckResidentCount(size_t count) {
 VersionKeeper::VersionKeeper(KvCache* cache, VersionDirectory* directory)
     : cache_(cache), directory_(directory) {}
 
+VersionKeeper::~VersionKeeper() {
+  if (burial_.joinable()) burial_.join();
+}
+
 absl::Status VersionKeeper::CheckLabel(std::string_view label) const {
   for (const Entry& entry : entries_) {
     if (entry.info.label != label) continue;
@@ -156,10 +160,19 @@ void VersionKeeper::RetireUnheld() {
     dropping_ = !cache_->ContinueDrop(entry.info.id);
     if (dropping_) return;
     Move(entry, VersionState::kRetired);
+    std::shared_ptr<const ServedVersion> version = std::move(entry.version);
     entries_.erase(entries_.begin() + i);
     --retiring_;
     Publish();
+    LetGo(std::move(version));
   }
+}
+
+// Gigabytes of weights take longer to unmap than streams should wait.
+void VersionKeeper::LetGo(std::shared_ptr<const ServedVersion> version) {
+  if (burial_.joinable()) burial_.join();
+  burial_ =
+      std::thread([last = std::move(version)]() mutable { last.reset(); });
 }
 
 const ServedVersion* VersionKeeper::Find(VersionId id) const {

@@ -5,6 +5,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
@@ -38,6 +39,8 @@ class VersionKeeper {
  public:
   // Both outlive the keeper.
   VersionKeeper(KvCache* cache, VersionDirectory* directory);
+  ~VersionKeeper();  // waits until retired versions have let go of their
+                     // weights
 
   // ALREADY_EXISTS if a resident version is called so.
   absl::Status CheckLabel(std::string_view label) const;
@@ -94,6 +97,7 @@ class VersionKeeper {
   void Move(Entry& entry, VersionState to);
   void MakeActive(Entry& entry);
   void Publish();
+  void LetGo(std::shared_ptr<const ServedVersion> version);
 
   KvCache* const cache_;
   VersionDirectory* const directory_;
@@ -103,6 +107,7 @@ class VersionKeeper {
   absl::flat_hash_map<std::string, std::vector<VersionId>> history_;
   int retiring_ = 0;
   bool dropping_ = false;
+  std::thread burial_;  // of the version that retired last
 };
 
 }  // namespace kvasir
