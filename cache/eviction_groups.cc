@@ -13,27 +13,27 @@ void EvictionGroups::Insert(const EvictionGroupKey& key,
                             const EvictionOrder::Place& place) {
   KV_CHECK(!Contains(place.block)) << "block " << place.block;
   const size_t index = static_cast<size_t>(place.block.value());
-  if (index >= slots_.size()) slots_.resize(index + 1, kAbsent);
-  slots_[index] = SlotOf(key);
-  groups_[slots_[index]]->order.Insert(place);
+  if (index >= group_of_.size()) group_of_.resize(index + 1);
+  Group& group = GroupOf(key);
+  group.order.Insert(place);
+  group_of_[index] = &group;
   ++size_;
 }
 
 void EvictionGroups::Remove(BlockId block) {
   KV_CHECK(Contains(block)) << "block " << block << " is in no group";
-  int32_t& slot = slots_[block.value()];
-  groups_[slot]->order.Remove(block);
-  slot = kAbsent;
+  Group& group = *std::exchange(group_of_[block.value()], nullptr);
+  group.order.Remove(block);
   --size_;
+  if (group.order.size() == 0) Retire(group);
 }
 
 BlockId EvictionGroups::First(
     absl::FunctionRef<EvictionStanding(const EvictionGroupKey&)> standing,
     const RankOf* rank_of, bool guarded_too) {
   std::optional<int64_t> lowest;
-  standings_.assign(groups_.size(), std::nullopt);
-  for (size_t i = 0; i < groups_.size(); ++i) {
-    if (groups_[i]->order.size() == 0) continue;
+  standings_.assign(used_, std::nullopt);
+  for (size_t i = 0; i < used_; ++i) {
     standings_[i] = standing(groups_[i]->key);
     if (standings_[i].has_value() &&
         standings_[i] < lowest.value_or(*standings_[i] + 1)) {
@@ -43,7 +43,7 @@ BlockId EvictionGroups::First(
   if (!lowest.has_value()) return BlockId();
   EvictionOrder* best = nullptr;
   bool best_waits = false;
-  for (size_t i = 0; i < groups_.size(); ++i) {
+  for (size_t i = 0; i < used_; ++i) {
     if (standings_[i] != lowest) continue;
     EvictionOrder& order = groups_[i]->order;
     if (rank_of != nullptr) order.Refresh(*rank_of);
@@ -58,50 +58,89 @@ BlockId EvictionGroups::First(
   return best->First();
 }
 
+bool EvictionGroups::Offers(
+    absl::FunctionRef<EvictionStanding(const EvictionGroupKey&)> standing)
+    const {
+  for (size_t i = 0; i < used_; ++i) {
+    if (standing(groups_[i]->key).has_value()) return true;
+  }
+  return false;
+}
+
 void EvictionGroups::Clear() {
+  by_key_.clear();
   groups_.clear();
-  slots_.clear();
+  used_ = 0;
+  group_of_.clear();
+  positions_.clear();
   size_ = 0;
 }
 
 bool EvictionGroups::Contains(BlockId block) const {
   const size_t index = static_cast<size_t>(block.value());
-  return index < slots_.size() && slots_[index] != kAbsent;
+  return index < group_of_.size() && group_of_[index] != nullptr;
 }
 
-int32_t EvictionGroups::SlotOf(const EvictionGroupKey& key) {
-  int32_t empty = kAbsent;
-  for (size_t i = 0; i < groups_.size(); ++i) {
-    if (groups_[i]->key == key) return static_cast<int32_t>(i);
-    if (groups_[i]->order.size() == 0) empty = static_cast<int32_t>(i);
+// That group, with a block to come if it had none.
+EvictionGroups::Group& EvictionGroups::GroupOf(const EvictionGroupKey& key) {
+  Group*& group = by_key_[key];
+  if (group != nullptr) return *group;
+  if (used_ == groups_.size()) {
+    PutAt(groups_.size(), std::make_unique<Group>(positions_));
   }
-  if (empty == kAbsent) {
-    empty = static_cast<int32_t>(groups_.size());
-    groups_.push_back(std::make_unique<Group>());
-  }
-  groups_[empty]->key = key;
-  return empty;
+  group = groups_[used_++].get();
+  group->key = key;
+  return *group;
+}
+
+// The group has lost its last block.
+void EvictionGroups::Retire(Group& group) {
+  by_key_.erase(group.key);
+  --used_;
+  const size_t gap = group.index;
+  std::unique_ptr<Group> empty = std::move(groups_[gap]);
+  if (gap != used_) PutAt(gap, std::move(groups_[used_]));
+  PutAt(used_, std::move(empty));
+  if (groups_.size() - used_ > kMaxEmptyGroups) groups_.pop_back();
+}
+
+void EvictionGroups::PutAt(size_t index, std::unique_ptr<Group> group) {
+  group->index = index;
+  if (index == groups_.size()) return groups_.push_back(std::move(group));
+  groups_[index] = std::move(group);
 }
 
 std::vector<std::string> EvictionGroups::Violations() const {
   std::vector<std::string> found;
   int64_t total = 0;
   for (size_t i = 0; i < groups_.size(); ++i) {
-    for (std::string& violation : groups_[i]->order.Violations()) {
+    const Group& group = *groups_[i];
+    for (std::string& violation : group.order.Violations()) {
       found.push_back(std::move(violation));
     }
-    total += groups_[i]->order.size();
+    total += group.order.size();
+    const auto known = by_key_.find(group.key);
+    const bool used = known != by_key_.end() && known->second == &group;
+    if (group.index != i || (group.order.size() > 0) != (i < used_) ||
+        used != (i < used_)) {
+      found.push_back(absl::StrCat("eviction group ", i, " is misplaced"));
+    }
   }
   int64_t placed = 0;
-  for (size_t i = 0; i < slots_.size(); ++i) {
-    if (slots_[i] == kAbsent) continue;
+  for (size_t i = 0; i < group_of_.size(); ++i) {
+    if (group_of_[i] == nullptr) continue;
     ++placed;
     const BlockId block(static_cast<BlockId::Value>(i));
-    if (!groups_[slots_[i]]->order.Contains(block)) {
+    if (!group_of_[i]->order.Contains(block)) {
       found.push_back(absl::StrCat("block ", i, " is not in its group"));
     }
   }
-  if (total != size_ || placed != size_) {
+  int64_t positioned = 0;
+  for (const int32_t position : positions_) {
+    positioned += position != EvictionOrder::kAbsent;
+  }
+  if (total != size_ || placed != size_ || positioned != size_ ||
+      by_key_.size() != used_) {
     found.push_back(absl::StrCat("the eviction groups count ", size_,
                                  " blocks and hold ", total));
   }

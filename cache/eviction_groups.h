@@ -1,12 +1,15 @@
 #ifndef KVASIR_CACHE_EVICTION_GROUPS_H_
 #define KVASIR_CACHE_EVICTION_GROUPS_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/functional/function_ref.h"
 
 #include "cache/base/strong_id.h"
@@ -24,6 +27,11 @@ struct EvictionGroupKey {
   bool guarded = false;  // by the policy, see EvictionPolicy::Guards()
   friend bool operator==(const EvictionGroupKey&,
                          const EvictionGroupKey&) = default;
+  template <typename H>
+  friend H AbslHashValue(H state, const EvictionGroupKey& key) {
+    return H::combine(std::move(state), key.version, key.tenant, key.priority,
+                      key.pinned, key.guarded);
+  }
 };
 
 // Who goes first, before the policy is asked: the lowest standing. Nothing: the
@@ -31,11 +39,12 @@ struct EvictionGroupKey {
 using EvictionStanding = std::optional<int64_t>;
 
 // The blocks that may be evicted now, in groups that differ in what they are
-// kept by. Only a few groups exist at a time, so that choosing one is a walk
-// over them; within a group an EvictionOrder decides, and between groups of one
+// kept by. Within a group an EvictionOrder decides, and between groups of one
 // standing the first of them.
 //
-// Engine thread only.
+// Choosing is a walk over the groups that have blocks: a few as a rule, some
+// hundred where clients use every priority. What is kept by block id is kept
+// once for all groups. Engine thread only.
 class EvictionGroups {
  public:
   // The block is in no group yet.
@@ -60,19 +69,29 @@ class EvictionGroups {
   std::vector<std::string> Violations() const;
 
  private:
+  // Whether First() would find one. Changes nothing.
+  bool Offers(absl::FunctionRef<EvictionStanding(const EvictionGroupKey&)>
+                  standing) const;
+
   struct Group {
     EvictionGroupKey key;
     EvictionOrder order;
   };
-  static constexpr int32_t kAbsent = -1;
+  // With those that are empty.
 
-  int32_t SlotOf(const EvictionGroupKey& key);
+  Group& GroupOf(const EvictionGroupKey& key);
+  void Retire(Group& group);
+  void PutAt(size_t index, std::unique_ptr<Group> group);
 
-  // Empty ones are taken again for other keys before more are made.
-  std::vector<std::unique_ptr<Group>> groups_;
-  std::vector<int32_t> slots_;  // in groups_, by block id
+  EvictionOrder::Positions positions_;          // of all orders
+  std::vector<std::unique_ptr<Group>> groups_;  // the empty ones last
+  size_t used_ = 0;                             // those that are not empty
+  absl::flat_hash_map<EvictionGroupKey, Group*> by_key_;  // of these
+  std::vector<Group*> group_of_;                          // by block id
+    explicit Group(EvictionOrder::Positions& positions) : order(positions) {}
   int64_t size_ = 0;
   std::vector<EvictionStanding> standings_;  // of groups_, within First()
+    size_t index = 0;  // in groups_
 };
 
 }  // namespace kvasir

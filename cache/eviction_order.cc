@@ -17,11 +17,11 @@ bool EvictionOrder::ComesBefore(const Place& a, const Place& b) {
 }
 
 void EvictionOrder::Insert(const Place& place) {
-  KV_CHECK(place.block.valid() && !Contains(place.block))
-      << "block " << place.block;
+  KV_CHECK(place.block.valid()) << "block " << place.block;
   KV_CHECK(std::isfinite(place.rank)) << "rank " << place.rank;
   const size_t id = static_cast<size_t>(place.block.value());
   if (id >= positions_.size()) positions_.resize(id + 1, kAbsent);
+  KV_CHECK(positions_[id] == kAbsent) << "block " << place.block;
   positions_[id] = static_cast<int32_t>(heap_.size());
   heap_.push_back(place);
   MoveUp(heap_.size() - 1);
@@ -49,7 +49,8 @@ void EvictionOrder::Refresh(absl::FunctionRef<EvictionRank(BlockId)> rank_of) {
   int64_t asked = 0;
   for (int64_t i = 0; i < kSweepIds && asked < kSweepReranks; ++i) {
     if (swept_ >= positions_.size()) swept_ = 0;
-    const int32_t position = positions_[swept_++];
+    const int32_t position =
+        PositionOf(BlockId(static_cast<BlockId::Value>(swept_++)));
     if (position == kAbsent) continue;
     Rerank(position, rank_of(heap_[position].block));
     ++asked;
@@ -71,14 +72,18 @@ bool EvictionOrder::Rerank(size_t index, EvictionRank rank) {
 }
 
 void EvictionOrder::Clear() {
+  for (const Place& place : heap_) positions_[place.block.value()] = kAbsent;
   heap_.clear();
-  positions_.clear();
   swept_ = 0;
 }
 
-bool EvictionOrder::Contains(BlockId block) const {
+// The block that stands there tells whose position it is.
+int32_t EvictionOrder::PositionOf(BlockId block) const {
   const size_t id = static_cast<size_t>(block.value());
-  return id < positions_.size() && positions_[id] != kAbsent;
+  if (id >= positions_.size() || positions_[id] == kAbsent) return kAbsent;
+  const size_t index = static_cast<size_t>(positions_[id]);
+  const bool ours = index < heap_.size() && heap_[index].block == block;
+  return ours ? positions_[id] : kAbsent;
 }
 
 void EvictionOrder::Swap(size_t a, size_t b) {
@@ -111,16 +116,9 @@ void EvictionOrder::MoveDown(size_t index) {
 
 std::vector<std::string> EvictionOrder::Violations() const {
   std::vector<std::string> found;
-  int64_t present = 0;
-  for (const int32_t position : positions_) present += position != kAbsent;
-  if (present != size()) {
-    found.push_back(absl::StrCat("the eviction order holds ", size(),
-                                 " blocks and knows the place of ", present));
-  }
   for (size_t i = 0; i < heap_.size(); ++i) {
     const BlockId block = heap_[i].block;
-    if (!Contains(block) ||
-        positions_[block.value()] != static_cast<int32_t>(i) ||
+    if (PositionOf(block) != static_cast<int32_t>(i) ||
         (i > 0 && ComesBefore(heap_[i], heap_[(i - 1) / 2]))) {
       found.push_back(absl::StrCat("block ", block.value(),
                                    " is misplaced in the eviction order"));

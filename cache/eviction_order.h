@@ -22,6 +22,15 @@ namespace kvasir {
 // them compared with ComesBefore(). Engine thread only.
 class EvictionOrder {
  public:
+  // Where each block stands in its heap, by block id; kAbsent for one that is
+  // in no order. Orders that have no block in common share one of these, so
+  // that it costs no more if they are many.
+  using Positions = std::vector<int32_t>;
+  static constexpr int32_t kAbsent = -1;
+
+  // `positions` must live longer.
+  explicit EvictionOrder(Positions& positions) : positions_(positions) {}
+
   // Where a block stands.
   struct Place {
     EvictionRank rank = 0;
@@ -33,7 +42,7 @@ class EvictionOrder {
   // Most ranks that one Refresh() asks for.
   static constexpr int64_t kMaxReranks = 16;
 
-  void Insert(const Place& place);  // its block is not in the order yet
+  void Insert(const Place& place);  // its block is in none of these orders yet
   void Remove(BlockId block);       // must be in the order
 
   // The block to evict first; the order is not empty.
@@ -48,26 +57,26 @@ class EvictionOrder {
 
   void Clear();
 
-  bool Contains(BlockId block) const;
+  bool Contains(BlockId block) const { return PositionOf(block) != kAbsent; }
   int64_t size() const { return static_cast<int64_t>(heap_.size()); }
 
   // What must hold of the order and does not. Walks all blocks in it.
   std::vector<std::string> Violations() const;
 
  private:
-  static constexpr int32_t kAbsent = -1;
   static constexpr int64_t kSweepReranks = 4;  // of kMaxReranks
   static constexpr int64_t kSweepIds = 16;     // looked at to find those
 
+  int32_t PositionOf(BlockId block) const;
   // Gives the block at `index` a new rank. False if that is the old one.
   bool Rerank(size_t index, EvictionRank rank);
   void Swap(size_t a, size_t b);
   void MoveUp(size_t index);
   void MoveDown(size_t index);
 
+  Positions& positions_;
   std::vector<Place> heap_;
-  std::vector<int32_t> positions_;  // in heap_, by block id
-  size_t swept_ = 0;                // block id whose turn is next
+  size_t swept_ = 0;  // block id whose turn is next
 };
 
 }  // namespace kvasir

@@ -88,6 +88,25 @@ TEST(EvictionGroupsTest, EmptyGroupsAreTakenAgain) {
   EXPECT_EQ(groups.group_count(), 1);
 }
 
+TEST(EvictionGroupsTest, OfManyPrioritiesFewEmptyGroupsAreLeft) {
+  // A client that uses all of them must not leave their room behind.
+  EvictionGroups groups;
+  for (int priority = 0; priority <= 100; ++priority) {
+    for (const bool guarded : {false, true}) {
+      EvictionGroupKey key = Key(0, priority);
+      key.guarded = guarded;
+      groups.Insert(key, Place(2 * priority + (guarded ? 1 : 0)));
+    }
+  }
+  EXPECT_EQ(groups.group_count(), 202);
+  EXPECT_TRUE(groups.Offers(ByPriority));
+  for (int block = 0; block < 202; ++block) groups.Remove(BlockId(block));
+  EXPECT_EQ(groups.group_count(),
+            static_cast<int64_t>(EvictionGroups::kMaxEmptyGroups));
+  EXPECT_FALSE(groups.Offers(ByPriority));
+  EXPECT_THAT(groups.Violations(), IsEmpty());
+}
+
 TEST(EvictionGroupsDeathTest, ABlockIsInOneGroupOnly) {
   EvictionGroups groups;
   groups.Insert(Key(0), Place(1));

@@ -30,7 +30,8 @@ std::vector<BlockId> Drain(EvictionOrder& order) {
 
 TEST(EvictionOrderTest, YieldsTheSmallestRankFirstAndOfEqualsTheDeepest) {
   // A prefix that loses its head before its end is lost as a whole.
-  EvictionOrder order;
+  EvictionOrder::Positions positions;
+  EvictionOrder order(positions);
   order.Insert(At(0, 5));
   order.Insert(At(1, 2, 1));
   order.Insert(At(2, 9));
@@ -41,7 +42,8 @@ TEST(EvictionOrderTest, YieldsTheSmallestRankFirstAndOfEqualsTheDeepest) {
 
 TEST(EvictionOrderTest, BreaksTiesByIdSoThatRunsRepeat) {
   // Insertion order must not decide: a replayed trace has to evict alike.
-  EvictionOrder order;
+  EvictionOrder::Positions positions;
+  EvictionOrder order(positions);
   for (const int block : {4, 2, 8, 6}) order.Insert(At(block, 1));
   EXPECT_THAT(Drain(order),
               ElementsAre(BlockId(2), BlockId(4), BlockId(6), BlockId(8)));
@@ -49,8 +51,9 @@ TEST(EvictionOrderTest, BreaksTiesByIdSoThatRunsRepeat) {
 
 TEST(EvictionOrderTest, FirstsOfSeveralOrdersCanBeCompared) {
   // Tenants and versions have orders of their own and one policy.
-  EvictionOrder one;
-  EvictionOrder other;
+  EvictionOrder::Positions positions;
+  EvictionOrder one(positions);
+  EvictionOrder other(positions);
   one.Insert(At(0, 3));
   one.Insert(At(1, 1.5));
   other.Insert(At(2, 1.25));
@@ -59,13 +62,40 @@ TEST(EvictionOrderTest, FirstsOfSeveralOrdersCanBeCompared) {
       EvictionOrder::ComesBefore(one.FirstPlace(), other.FirstPlace()));
 }
 
+TEST(EvictionOrderTest, OrdersShareOneNoteOfPlaces) {
+  // Each knows its own blocks all the same, and a refresh asks for no others.
+  EvictionOrder::Positions positions;
+  EvictionOrder one(positions);
+  EvictionOrder other(positions);
+  for (int block = 0; block < 20; ++block) {
+    (block % 2 == 0 ? one : other).Insert(At(block, block));
+  }
+  EXPECT_TRUE(one.Contains(BlockId(4)));
+  EXPECT_FALSE(other.Contains(BlockId(4)));
+  for (int i = 0; i < 20; ++i) {
+    one.Refresh([&](BlockId block) {
+      EXPECT_EQ(block.value() % 2, 0);
+      return static_cast<EvictionRank>(-block.value());
+    });
+  }
+  EXPECT_EQ(one.First(), BlockId(18));
+  one.Clear();
+  EXPECT_EQ(other.size(), 10);
+  EXPECT_EQ(other.First(), BlockId(1));
+  other.Remove(BlockId(1));
+  one.Insert(At(1, 7));
+  EXPECT_THAT(one.Violations(), IsEmpty());
+  EXPECT_THAT(other.Violations(), IsEmpty());
+}
+
 TEST(EvictionOrderTest, AgreesWithASortedVector) {
   // Removal from the middle has to move the last element up or down; a heap
   // that does only one of them is wrong rarely.
   for (const unsigned seed : {1u, 2u, 3u}) {
     std::cout << "seed " << seed << "\n";
     std::mt19937 random(seed);
-    EvictionOrder order;
+    EvictionOrder::Positions positions;
+    EvictionOrder order(positions);
     std::vector<EvictionOrder::Place> twin;
     for (int i = 0; i < 5000; ++i) {
       const BlockId block(static_cast<int>(random() % 40));
@@ -101,7 +131,8 @@ TEST(EvictionOrderTest, AgreesWithASortedVector) {
 TEST(EvictionOrderTest, RefreshLetsTheFirstFallBackAndBringsOthersForward) {
   // Ranks that rise are seen when their block comes up; ranks that fall would
   // never be, if nobody asked in turn.
-  EvictionOrder order;
+  EvictionOrder::Positions positions;
+  EvictionOrder order(positions);
   std::vector<EvictionRank> ranks;
   for (int block = 0; block < 100; ++block) {
     ranks.push_back(block);
@@ -120,7 +151,8 @@ TEST(EvictionOrderTest, RefreshLetsTheFirstFallBackAndBringsOthersForward) {
 TEST(EvictionOrderTest, RefreshCostsABoundedNumberOfRanks) {
   // A policy that changes its mind about everything at once must not stop the
   // engine for as long as the cache is large.
-  EvictionOrder order;
+  EvictionOrder::Positions positions;
+  EvictionOrder order(positions);
   for (int block = 0; block < 1000; ++block) order.Insert(At(block, block));
   int64_t calls = 0;
   const auto rank_of = [&](BlockId block) {
@@ -138,7 +170,8 @@ TEST(EvictionOrderTest, RefreshedOrderAgreesWithTheRanksOnceTheyRest) {
   for (const unsigned seed : {4u, 5u}) {
     std::cout << "seed " << seed << "\n";
     std::mt19937 random(seed);
-    EvictionOrder order;
+    EvictionOrder::Positions positions;
+    EvictionOrder order(positions);
     std::vector<EvictionRank> ranks(60);
     const auto rank_of = [&](BlockId block) { return ranks[block.value()]; };
     for (int i = 0; i < 3000; ++i) {
@@ -163,7 +196,8 @@ TEST(EvictionOrderTest, RefreshedOrderAgreesWithTheRanksOnceTheyRest) {
 
 TEST(EvictionOrderDeathTest, StopsBlocksThatAreInItTwiceOrNotAtAll) {
   // A block evicted twice would free somebody else's.
-  EvictionOrder order;
+  EvictionOrder::Positions positions;
+  EvictionOrder order(positions);
   EXPECT_DEATH((void)order.First(), "nothing can be evicted");
   order.Insert(At(1, 1));
   EXPECT_DEATH(order.Insert(At(1, 2)), "block 1");
