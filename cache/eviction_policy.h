@@ -78,7 +78,8 @@ class EvictionPolicy {
   virtual bool may_evict_guarded() const { return true; }
 
   // A block at rest that is not guarded any more, each one once; invalid if
-  // there is no other. Asked before each choice.
+  // there is no other. Asked before each choice that is then made, and for no
+  // eviction that is not the policy's choice.
   virtual BlockId TakeUnguarded() { return BlockId(); }
 };
 

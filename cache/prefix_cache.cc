@@ -63,9 +63,17 @@ void PrefixCache::Release(BlockTable table,
 }
 
 bool PrefixCache::EvictOne(EvictionCause cause) {
-  return EvictFirst(
-      [this](const EvictionGroupKey& group) { return book_.StandingOf(group); },
-      cause);
+  const auto standing = [this](const EvictionGroupKey& group) {
+    return book_.StandingOf(group);
+  };
+  // The policy hears of a choice only if one is made.
+  if (!groups_.Offers(standing)) return false;
+  while (true) {
+    const BlockId unguarded = policy_->TakeUnguarded();
+    if (!unguarded.valid()) break;
+    if (groups_.Contains(unguarded)) Regroup(unguarded);
+  }
+  return EvictFirst(standing, cause);
 }
 
 int64_t PrefixCache::Condemn(const BlockKey& key) {
@@ -96,11 +104,6 @@ bool PrefixCache::EvictFirst(Standing standing, EvictionCause cause) {
     return policy_->RankOf(FactsOf(block), tick_);
   };
   const EvictionGroups::RankOf rank(rank_of);
-  while (true) {
-    const BlockId unguarded = policy_->TakeUnguarded();
-    if (!unguarded.valid()) break;
-    if (groups_.Contains(unguarded)) Regroup(unguarded);
-  }
   const BlockId block =
       groups_.First(standing, policy_->ranks_change() ? &rank : nullptr,
                     policy_->may_evict_guarded());

@@ -58,7 +58,8 @@ class PrefixCache {
   // RetentionBook::Keep(); the others become free.
   void Release(BlockTable table, const std::optional<Retention>& wish = {});
 
-  // Frees the cached block that is to go first. False if all are protected.
+  // Frees the cached block that is to go first, a choice of the policy. False,
+  // and nothing has changed, if all are protected.
   bool EvictOne(EvictionCause cause = EvictionCause::kCapacity);
 
   // Frees this cached block, through which none is found.
@@ -69,7 +70,7 @@ class PrefixCache {
   int64_t Condemn(const BlockKey& key);
 
   // Frees at most `limit` cached blocks of tenants and versions that keep more
-  // than their quota. Whether none is left.
+  // than their quota, which is no choice of the policy. Whether none is left.
   bool EvictOverQuota(int64_t limit);
 
   // The time is `now`: frees the prefixes whose time to live is over, up to

@@ -241,6 +241,24 @@ TEST_F(GuardTest, GuardedBlocksStayUntilThePolicyLetsThemGo) {
   EXPECT_THAT(prefixes_.Violations(), IsEmpty());
 }
 
+TEST_F(GuardTest, HearsOnlyOfChoicesThatAreMade) {
+  // Who is told that something will go, and nothing goes or by somebody else's
+  // choice, reckons with a cache that is not there.
+  prefixes_.book().SetVersionQuota(kVersion, 1);
+  BlockTable running = Table({a_});
+  wishes().unguarded.push_back(Head(a_));
+  EXPECT_FALSE(prefixes_.EvictOne());
+  EXPECT_EQ(wishes().told, 0u);
+  prefixes_.Release(std::move(running));
+  EXPECT_TRUE(prefixes_.EvictOverQuota(8)) << "it keeps no more";
+  prefixes_.Release(Table({b_}));
+  EXPECT_TRUE(prefixes_.EvictOverQuota(8));
+  EXPECT_EQ(prefixes_.index().size(), 1);
+  EXPECT_EQ(wishes().told, 0u);
+  EXPECT_TRUE(prefixes_.EvictOne());
+  EXPECT_EQ(wishes().told, 1u);
+}
+
 class DiaryTest : public PrefixCacheTest {
  protected:
   DiaryTest() : DiaryTest(std::make_shared<std::vector<std::string>>()) {}
