@@ -61,6 +61,7 @@ absl::Status CacheCore::MoveVersion(VersionId id, VersionState to) {
                               versions_.CheckOpen(id, LeasePurpose::kHeld).ok();
   RETURN_IF_ERROR(versions_.Move(id, to));
   prefixes_.book().SetSuperseded(id, to == VersionState::kDraining);
+  drops_.erase(id);
   if (was_superseded) {
     prefixes_.UnpinExcess(id, MostPinnedBlocks(prefixes_, MostLeaseBlocks()));
   }
@@ -74,13 +75,17 @@ absl::Status CacheCore::MoveVersion(VersionId id, VersionState to) {
 
 bool CacheCore::ContinueDrop(VersionId id) {
   KV_CHECK(versions_.At(id).lease_count == 0) << "version " << id << " is held";
-  PrefixSweep& sweep = drops_[id];
-  sweep.filter.version = id;
-  sweep.unpin = true;
-  sweep.cause = EvictionCause::kVersion;
-  const bool done = Admin().Continue(sweep);
-  if (done) drops_.erase(id);
-  return done;
+  const auto done = [&] { return pool_.tally(id).blocks.cached == 0; };
+  if (!done()) {
+    PrefixSweep& sweep = drops_[id];
+    sweep.filter.version = id;
+    sweep.unpin = true;
+    sweep.cause = EvictionCause::kVersion;
+    // What others have uncovered meanwhile takes another walk.
+    if (Admin().Continue(sweep)) drops_.erase(id);
+  }
+  if (done()) drops_.erase(id);
+  return done();
 }
 
 absl::StatusOr<std::unique_ptr<LeaseState>> CacheCore::OpenLease(

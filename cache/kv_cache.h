@@ -117,7 +117,7 @@ class KvCache {
   absl::Status MoveVersion(VersionId id, VersionState to);
 
   // Drops a slice of the blocks of a version that nobody holds and that is to
-  // retire, so that MoveVersion() finds few. True if none is left.
+  // retire. True if it has no block left, so that MoveVersion() finds none.
   bool ContinueDrop(VersionId id);
 
   // Leases that hold the version.

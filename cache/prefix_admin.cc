@@ -62,7 +62,7 @@ bool PrefixAdmin::Continue(PrefixListing& listing) const {
 
 bool PrefixAdmin::Continue(PrefixSweep& sweep) {
   const PrefixIndex& index = prefixes_.index();
-  if (sweep.left < 0) sweep.left = index.id_limit();
+  if (sweep.left < 0) BeginPass(sweep);
   int64_t budget = sweep.slice_blocks;
   if (sweep.unfinished.has_value()) {
     const BlockId block = index.keys().Find(*sweep.unfinished);
@@ -82,7 +82,32 @@ bool PrefixAdmin::Continue(PrefixSweep& sweep) {
     }
     EatFrom(block, sweep, budget);
   }
-  return sweep.left == 0 && !sweep.unfinished.has_value();
+  return sweep.left == 0 && !sweep.unfinished.has_value() && EndPass(sweep);
+}
+
+void PrefixAdmin::BeginPass(PrefixSweep& sweep) const {
+  sweep.left = prefixes_.index().id_limit();
+  ++sweep.pass;
+  sweep.own_drops = 0;
+  sweep.changes_then = prefixes_.change_count();
+  sweep.sum.kept_blocks = 0;
+}
+
+// True if it was the last one.
+bool PrefixAdmin::EndPass(PrefixSweep& sweep) const {
+  const int64_t changes = prefixes_.change_count() - sweep.changes_then;
+  const bool met_any = sweep.own_drops > 0 || sweep.sum.kept_blocks > 0;
+  if (!sweep.dry_run && changes != sweep.own_drops && met_any &&
+      sweep.pass < PrefixSweep::kMaxPasses) {
+    BeginPass(sweep);
+    return false;
+  }
+  // Blocks that were relocated may have been met twice.
+  const int64_t there =
+      prefixes_.index().size() - static_cast<int64_t>(sweep.gone.size());
+  sweep.sum.kept_blocks = std::clamp<int64_t>(sweep.sum.kept_blocks, 0,
+                                              std::max<int64_t>(there, 0));
+  return true;
 }
 
 bool PrefixAdmin::MayGo(BlockId block, const PrefixSweep& sweep) const {
@@ -107,8 +132,12 @@ void PrefixAdmin::EatFrom(BlockId block, PrefixSweep& sweep, int64_t& budget) {
     }
     budget -= PrefixWalk::kDropCost;
     const BlockId parent = prefixes_.index().At(block).parent;
-    if (block.value() >= sweep.left) --sweep.sum.kept_blocks;
+    // It was met, unless it has come since.
+    if (block.value() >= sweep.left && sweep.sum.kept_blocks > 0) {
+      --sweep.sum.kept_blocks;
+    }
     ++sweep.sum.blocks;
+    ++sweep.own_drops;
     if (sweep.dry_run) {
       sweep.gone.insert(block);
       ++sweep.gone_children[parent];

@@ -64,6 +64,8 @@ class PrefixAdmin {
   absl::StatusOr<BlockId> BlockOf(const BlockKey& key) const;
   bool IsListed(BlockId block) const;
   bool Matches(BlockId block, const PrefixFilter& filter) const;
+  void BeginPass(PrefixSweep& sweep) const;
+  bool EndPass(PrefixSweep& sweep) const;
   bool MayGo(BlockId block, const PrefixSweep& sweep) const;
   void EatFrom(BlockId block, PrefixSweep& sweep, int64_t& budget);
   PrefixEviction Drop(std::vector<BlockId> meant,

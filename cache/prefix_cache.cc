@@ -211,6 +211,7 @@ void PrefixCache::Drop(BlockId block, EvictionCause cause) {
 }
 
 void PrefixCache::Relocate(BlockId from, BlockId to) {
+  ++change_count_;
   if (!index_.Contains(from)) return;
   index_.Relocate(from, to);
   book_.Relocate(from, to);
@@ -219,6 +220,7 @@ void PrefixCache::Relocate(BlockId from, BlockId to) {
     const absl::Duration until = pin->second;
     pins_.erase(pin);
     pins_.emplace(to, until);
+  ++change_count_;
   }
   if (!groups_.Contains(from)) return;
   groups_.Remove(from);
@@ -253,6 +255,7 @@ int64_t PrefixCache::Flush() {
   pins_.clear();
   policy_->OnFlush();
   return cached;
+  ++change_count_;
 }
 
 bool PrefixCache::IsLeafAtRest(BlockId block) const {

@@ -119,6 +119,10 @@ class PrefixCache {
   // index and order. Walks all blocks.
   std::vector<std::string> Violations() const;
 
+  // Grows with each block that is dropped or relocated: who does not hold the
+  // cache all the time sees by it what others did meanwhile.
+  int64_t change_count() const { return change_count_; }
+
  private:
   using Standing = absl::FunctionRef<EvictionStanding(const EvictionGroupKey&)>;
 
@@ -138,7 +142,8 @@ class PrefixCache {
   absl::flat_hash_map<BlockId, absl::Duration> pins_;  // until when
   // No pin ends before.
   absl::Duration next_pin_end_ = absl::InfiniteDuration();
-  int64_t tick_ = 0;           // counts Release()
+  int64_t tick_ = 0;  // counts Release()
+  int64_t change_count_ = 0;
   int64_t told_capacity_ = 0;  // blocks that the policy reckons with
 };
 

@@ -43,11 +43,22 @@ struct PrefixListing : PrefixWalk {
 // Drops what the filter means, each block once all that is found through it has
 // gone. Pinned ones only if the filter asks for them, or `unpin` ends the pins
 // of all that it means.
+//
+// Where something else drops a block between two slices, its parent may be left
+// behind: it was met while others were found through it, and is not met again.
+// So what has changed things meanwhile makes the walk begin anew, until there
+// was nothing to be met any more or kMaxPasses times.
 struct PrefixSweep : PrefixWalk {
+  static constexpr int32_t kMaxPasses = 4;
+
   bool dry_run = false;  // only count; exact if nothing changes meanwhile
   bool unpin = false;
   EvictionCause cause = EvictionCause::kNamed;
-  PrefixEviction sum;  // so far
+  PrefixEviction sum;  // so far; what is kept is what this pass has met
+
+  int32_t pass = 0;          // the one under way, from 1; a dry run has one
+  int64_t own_drops = 0;     // in this pass
+  int64_t changes_then = 0;  // PrefixCache::change_count() as it began
 
   // Where a slice ended on the way from the end of a prefix to its beginning.
   std::optional<BlockKey> unfinished;

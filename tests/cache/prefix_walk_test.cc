@@ -203,6 +203,124 @@ TEST_P(PrefixWalkTest, AVersionRetiresWithTheLastOfItsSlices) {
   EXPECT_THAT(cache_->Violations(), IsEmpty());
 }
 
+TEST_P(PrefixWalkTest, NothingMeantIsLeftWhereOthersEvictMeanwhile) {
+  // A tenant's blocks are wiped while another one's requests push out ends of
+  // its prefixes: the blocks before them were met already.
+  int passes = 0;
+  for (int round = 0; round < 100; ++round) {
+    leases_.clear();
+    for (TokenId i = 0; i < 40; ++i) {
+      const auto prompt = Tokens(1000 * Draw(8), (1 + Draw(6)) * B);
+      const Lease lease = OpenAndFill(*cache_, version_, prompt, "tenant");
+    }
+    PrefixSweep sweep{{.filter = {.salt = "tenant"}}};
+    sweep.slice_blocks = 1 + Draw(20);
+    while (!cache_->Continue(sweep)) {
+      const auto prompt = Tokens(10'000 + 1000 * Draw(900), Draw(6) * B + 1);
+      const Lease lease = OpenAndFill(*cache_, version_, prompt, "other");
+      ASSERT_THAT(cache_->Violations(), IsEmpty());
+    }
+    ASSERT_EQ(cache_->Prefixes({.salt = "tenant"}).size(), 0u) << round;
+    ASSERT_EQ(sweep.sum.kept_blocks, 0);
+    passes += sweep.pass;
+  }
+  EXPECT_GT(passes, 100) << "no pass was disturbed";
+}
+
+TEST_P(PrefixWalkTest, TheBlocksKeptAreOnesThatAreThere) {
+  // What comes, goes and moves while they are counted must not make them less
+  // than none or more than all.
+  for (int round = 0; round < 200; ++round) {
+    for (int i = 0; i < 5; ++i) Request();
+    PrefixSweep sweep;
+    sweep.dry_run = Draw(2) == 0;
+    sweep.slice_blocks = 1 + Draw(12);
+    while (!cache_->Continue(sweep)) {
+      Request();
+      if (Draw(3) == 0) Resize();
+      if (Draw(3) == 0) cache_->Flush();
+      ASSERT_GE(sweep.sum.kept_blocks, 0);
+    }
+    ASSERT_LE(sweep.sum.kept_blocks, cache_->Snapshot().index_entries);
+  }
+}
+
+TEST(PrefixSweepTest, WhatItNeverMetIsNotTakenFromWhatItKeeps) {
+  // A new prefix whose beginning is behind the walk and whose end before it is
+  // eaten whole.
+  const auto cache = MakeCache(SmallOptions(16));
+  const VersionId version = cache->AddVersion("m", "aa");
+  const TokenVector early = Tokens(0, 4 * B);
+  const TokenVector late = Tokens(100, 3 * B);
+  { const Lease lease = OpenAndFill(*cache, version, early); }
+  PrefixSweep sweep{{.filter = {.salt = "tenant"}}};
+  sweep.slice_blocks = 1;
+  EXPECT_FALSE(cache->Continue(sweep));
+  const auto stem = absl::MakeConstSpan(late).first(2 * B);
+  { const Lease lease = OpenAndFill(*cache, version, stem, "tenant"); }
+  const auto name =
+      cache->FindPrefix({.version = version, .tokens = early})->key;
+  ASSERT_EQ(cache->EvictPrefixes({{name}}, false)->blocks, 4);
+  { const Lease lease = OpenAndFill(*cache, version, late, "tenant"); }
+  while (!cache->Continue(sweep)) ASSERT_GE(sweep.sum.kept_blocks, 0);
+  EXPECT_EQ(sweep.sum.blocks, 3);
+  EXPECT_EQ(sweep.sum.kept_blocks, 0);
+  EXPECT_EQ(UsedBlocks(*cache), 0);
+}
+
+// An old version with 575 prefixes of five blocks, of which the last has a
+// lower id than the others, in a full cache with a new version.
+class VersionDropTest : public testing::Test {
+ protected:
+  VersionDropTest() {
+    Fill(next_, 0, 700);
+    for (TokenId i = 1; i <= 575; ++i) Fill(old_, 10'000 * i, 4);
+    EXPECT_EQ(DeviceBlocks(*cache_).free, 0);
+    cache_->EvictPrefixes({.version = next_}, false);
+    for (TokenId i = 1; i <= 575; ++i) Fill(old_, 10'000 * i, 5);
+    Fill(next_, 5000, 125);
+  }
+
+  void Fill(VersionId version, TokenId first, int64_t blocks) {
+    const auto prompt = Tokens(first, blocks * B);
+    const Lease lease = OpenAndFill(*cache_, version, prompt);
+  }
+
+  int64_t OldBlocks() {
+    return cache_->Snapshot().versions[old_.value()].blocks.cached;
+  }
+
+  std::unique_ptr<KvCache> cache_ = MakeCache(SmallOptions(3000));
+  const VersionId old_ = cache_->AddVersion("m", "aa");
+  const VersionId next_ = cache_->AddVersion("n", "bb");
+};
+
+TEST_F(VersionDropTest, IsDoneWhenNoBlockIsLeft) {
+  // Who retires a version then finds nothing to drop in one go, whatever
+  // requests of others have pushed out between the slices.
+  ASSERT_TRUE(cache_->MoveVersion(old_, VersionState::kDraining).ok());
+  int slices = 1;
+  for (; !cache_->ContinueDrop(old_); ++slices) {
+    ASSERT_GT(OldBlocks(), 0);
+    Fill(next_, 20'000'000 + 10'000 * slices, 301);
+  }
+  EXPECT_GT(slices, 3);
+  EXPECT_EQ(OldBlocks(), 0);
+  EXPECT_THAT(cache_->Violations(), IsEmpty());
+}
+
+TEST_F(VersionDropTest, BeginsAnewAfterTheVersionHasServedAgain) {
+  // What came while it served is behind the walk that was called off.
+  ASSERT_TRUE(cache_->MoveVersion(old_, VersionState::kDraining).ok());
+  EXPECT_FALSE(cache_->ContinueDrop(old_));
+  ASSERT_TRUE(cache_->MoveVersion(old_, VersionState::kServing).ok());
+  for (TokenId i = 1; i <= 575; ++i) Fill(old_, 10'000 * i, 5);
+  ASSERT_TRUE(cache_->MoveVersion(old_, VersionState::kDraining).ok());
+  while (!cache_->ContinueDrop(old_)) ASSERT_GT(OldBlocks(), 0);
+  EXPECT_EQ(OldBlocks(), 0);
+  EXPECT_THAT(cache_->Violations(), IsEmpty());
+}
+
 INSTANTIATE_TEST_SUITE_P(Seeds, PrefixWalkTest, testing::Range(1, 5));
 
 }  // namespace
