@@ -67,7 +67,7 @@ class CacheCore {
   ResizeProgress resize() const { return resizer_.progress(); }
   CapacityView Capacity() const;
   const RetentionBook& book() const { return prefixes_.book(); }
-  PrefixAdmin Admin() { return {pool_, prefixes_, MostLeaseBlocks()}; }
+  PrefixAdmin Admin() { return {pool_, prefixes_}; }
   int64_t PinnedPrefixBlocks(const LeaseState& lease) const;
   void SetPromisedBlocks(int64_t blocks) { promised_blocks_ = blocks; }
   // Most blocks that one of the leases, or of those who wait for one again, can

@@ -235,7 +235,7 @@ absl::StatusOr<PrefixInfo> KvCache::FindPrefix(
 absl::StatusOr<PrefixInfo> KvCache::PinPrefix(const BlockKey& key,
                                               absl::Duration until) {
   KV_DCHECK(core_->OnEngineThread());
-  return core_->Admin().Pin(key, until);
+  return core_->Admin().Pin(key, until, core_->MostLeaseBlocks());
 }
 
 absl::StatusOr<PrefixInfo> KvCache::UnpinPrefix(const BlockKey& key) {

@@ -163,11 +163,12 @@ absl::StatusOr<PrefixInfo> PrefixAdmin::Find(const BlockKey& key) const {
 }
 
 absl::StatusOr<PrefixInfo> PrefixAdmin::Pin(const BlockKey& key,
-                                            absl::Duration until) {
+                                            absl::Duration until,
+                                            int64_t most_lease_blocks) {
   ASSIGN_OR_RETURN(const BlockId block, BlockOf(key));
   const int64_t added = prefixes_.CountUnpinnedPath(block);
   const int64_t pinned = prefixes_.book().pinned_blocks();
-  const int64_t most = MostPinnedBlocks(prefixes_, most_lease_blocks_);
+  const int64_t most = MostPinnedBlocks(prefixes_, most_lease_blocks);
   if (added > 0 && pinned + added > most) {
     return absl::ResourceExhaustedError(absl::StrCat(
         "wanted at most ", most, " blocks kept by pins (", kMaxKeptPercent,

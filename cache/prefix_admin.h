@@ -24,12 +24,8 @@ namespace kvasir {
 // What cannot be found but by looking at every block is done in slices.
 class PrefixAdmin {
  public:
-  // `most_lease_blocks`: what the largest lease can come to.
-  PrefixAdmin(const BlockPool& pool, PrefixCache& prefixes,
-              int64_t most_lease_blocks)
-      : pool_(pool),
-        prefixes_(prefixes),
-        most_lease_blocks_(most_lease_blocks) {}
+  PrefixAdmin(const BlockPool& pool, PrefixCache& prefixes)
+      : pool_(pool), prefixes_(prefixes) {}
 
   // The longest ones: those with no block after them, and the pinned ones; in
   // the order of their keys.
@@ -46,7 +42,9 @@ class PrefixAdmin {
   absl::StatusOr<PrefixInfo> Find(const BlockKey& key) const;
 
   // RESOURCE_EXHAUSTED if pins would keep more than MostPinnedBlocks().
-  absl::StatusOr<PrefixInfo> Pin(const BlockKey& key, absl::Duration until);
+  // `most_lease_blocks`: what the largest lease can come to.
+  absl::StatusOr<PrefixInfo> Pin(const BlockKey& key, absl::Duration until,
+                                 int64_t most_lease_blocks);
   // FAILED_PRECONDITION if it is not pinned.
   absl::StatusOr<PrefixInfo> Unpin(const BlockKey& key);
 
@@ -74,7 +72,6 @@ class PrefixAdmin {
 
   const BlockPool& pool_;
   PrefixCache& prefixes_;
-  const int64_t most_lease_blocks_;
 };
 
 // Most blocks that pins may keep: kMaxKeptPercent of them, and no more than
