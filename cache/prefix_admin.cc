@@ -205,16 +205,30 @@ absl::StatusOr<PrefixEviction> PrefixAdmin::Evict(
     const std::vector<BlockId> found = prefixes_.index().Subtree(block);
     meant.insert(found.begin(), found.end());
   }
-  for (const BlockId block : named) {
-    BlockId before = prefixes_.index().At(block).parent;
-    while (before.valid() && prefixes_.index().At(before).child_count == 1 &&
-           !prefixes_.Pinned(before) && meant.insert(before).second) {
-      before = prefixes_.index().At(before).parent;
-    }
-  }
+  meant = WithNeeded(named, std::move(meant));
   return Drop(
       {meant.begin(), meant.end()},
       [&named](BlockId block) { return named.contains(block); }, dry_run);
+}
+
+// And the blocks before the named ones that are needed only to find what is
+// meant.
+absl::flat_hash_set<BlockId> PrefixAdmin::WithNeeded(
+    const absl::flat_hash_set<BlockId>& named,
+    absl::flat_hash_set<BlockId> meant) const {
+  const PrefixIndex& index = prefixes_.index();
+  absl::flat_hash_map<BlockId, int32_t> meant_children;
+  for (const BlockId block : meant) ++meant_children[index.At(block).parent];
+  for (const BlockId block : named) {
+    BlockId before = index.At(block).parent;
+    while (before.valid() &&
+           meant_children[before] == index.At(before).child_count &&
+           !prefixes_.Pinned(before) && meant.insert(before).second) {
+      before = index.At(before).parent;
+      ++meant_children[before];
+    }
+  }
+  return meant;
 }
 
 absl::StatusOr<BlockId> PrefixAdmin::BlockOf(const BlockKey& key) const {

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "absl/container/flat_hash_set.h"
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -49,9 +50,9 @@ class PrefixAdmin {
   absl::StatusOr<PrefixInfo> Unpin(const BlockKey& key);
 
   // Drops what the filter means, see PrefixSweep; or these prefixes, all that
-  // are found through them, and of the blocks before them those that nothing
-  // else needs. A pinned one goes only if it is named, or if the filter asks
-  // for pinned ones.
+  // are found through them, and of the blocks before them those through which
+  // nothing else is found. A pinned one goes only if it is named, or if the
+  // filter asks for pinned ones.
   PrefixEviction Evict(const PrefixFilter& filter, bool dry_run);
   absl::StatusOr<PrefixEviction> Evict(absl::Span<const BlockKey> keys,
                                        bool dry_run);
@@ -62,10 +63,13 @@ class PrefixAdmin {
   absl::StatusOr<BlockId> BlockOf(const BlockKey& key) const;
   bool IsListed(BlockId block) const;
   bool Matches(BlockId block, const PrefixFilter& filter) const;
+  bool MayGo(BlockId block, const PrefixSweep& sweep) const;
   void BeginPass(PrefixSweep& sweep) const;
   bool EndPass(PrefixSweep& sweep) const;
-  bool MayGo(BlockId block, const PrefixSweep& sweep) const;
   void EatFrom(BlockId block, PrefixSweep& sweep, int64_t& budget);
+  absl::flat_hash_set<BlockId> WithNeeded(
+      const absl::flat_hash_set<BlockId>& named,
+      absl::flat_hash_set<BlockId> meant) const;
   PrefixEviction Drop(std::vector<BlockId> meant,
                       absl::FunctionRef<bool(BlockId)> pinned_too,
                       bool dry_run);

@@ -111,6 +111,27 @@ TEST_F(PrefixAdminTest, EvictingAStemTakesItsBranches) {
       absl::StatusCode::kNotFound);
 }
 
+TEST_F(PrefixAdminTest, NamingEveryBranchTakesTheStem) {
+  // Nothing is found through it any more, whoever named them in which order.
+  const std::vector<BlockKey> keys = {Info(left_).key, Info(right_).key};
+  EXPECT_EQ(cache_->EvictPrefixes(keys, true)->blocks, 6);
+  EXPECT_EQ(cache_->EvictPrefixes(keys, false)->blocks, 6);
+  EXPECT_EQ(DeviceBlocks(*cache_).cached, 2) << "the tenant's";
+  EXPECT_THAT(cache_->Violations(), IsEmpty());
+}
+
+TEST_F(PrefixAdminTest, AStemOfBranchesWithStemsGoesOnceAllAreNamed) {
+  // A fork whose branches fork again: the last name completes all of them.
+  const TokenVector other = Join(Join(stem_, Tokens(200, B)), Tokens(300, B));
+  { const Lease lease = OpenAndFill(*cache_, version_, other); }
+  const std::vector<BlockKey> two = {Info(right_).key, Info(other).key};
+  EXPECT_EQ(cache_->EvictPrefixes(two, true)->blocks, 4)
+      << "with the fork, but the other branch needs the stem";
+  const std::vector<BlockKey> three = {two[0], Info(left_).key, two[1]};
+  EXPECT_EQ(cache_->EvictPrefixes(three, true)->blocks, 7);
+  EXPECT_EQ(cache_->EvictPrefixes(three, false)->blocks, 7);
+}
+
 TEST_F(PrefixAdminTest, APinnedBranchOutlivesItsStemsEviction) {
   // Only who names it means it.
   ASSERT_TRUE(
