@@ -123,11 +123,12 @@ void PrefixCache::Advance(absl::Duration now, int64_t limit) {
   book_.SetNow(now);
   if (next_pin_end_ <= now) EndPins();
   int64_t freed = 0;
-  while (freed < limit) {
+  for (int64_t looks = 0;
+       looks < kMaxExpiryLooks && freed < limit && book_.next_expiry() <= now;
+       ++looks) {
     const BlockId block = book_.TakeExpired();
-    if (!block.valid()) break;
     // What others are found through, or a pin keeps, goes when it can.
-    if (!groups_.Contains(block)) continue;
+    if (!block.valid() || !groups_.Contains(block)) continue;
     if (Pinned(block)) {
       Regroup(block);
     } else {

@@ -77,6 +77,10 @@ class PrefixCache {
   // `limit` blocks, and ends the pins that were for a time.
   void Advance(absl::Duration now, int64_t limit);
 
+  // Most notes of times to live that one Advance() reads. Many can mean
+  // nothing any more, or a block that has to wait.
+  static constexpr int64_t kMaxExpiryLooks = 4096;
+
   // When Advance() may next have something to do, or earlier.
   absl::Duration next_deadline() const {
     return std::min(next_pin_end_, book_.next_expiry());

@@ -238,19 +238,19 @@ void RetentionBook::SetSuperseded(VersionId version, bool superseded) {
 }
 
 BlockId RetentionBook::TakeExpired() {
-  while (!expiries_.empty() && expiries_.top().at <= now_) {
-    const Expiry expiry = expiries_.top();
-    expiries_.pop();
-    const size_t index = static_cast<size_t>(expiry.block.value());
-    if (index >= records_.size() || !records_[index].has_value()) continue;
-    BlockRetention& record = *records_[index];
-    if (!record.at_rest || record.expires != expiry.at || record.expired) {
-      continue;
-    }
-    record.expired = true;
-    return expiry.block;
+  if (next_expiry() > now_ || expiries_.empty()) return BlockId();
+  const Expiry expiry = expiries_.top();
+  expiries_.pop();
+  const size_t index = static_cast<size_t>(expiry.block.value());
+  if (index >= records_.size() || !records_[index].has_value()) {
+    return BlockId();
   }
-  return BlockId();
+  BlockRetention& record = *records_[index];
+  if (!record.at_rest || record.expires != expiry.at || record.expired) {
+    return BlockId();
+  }
+  record.expired = true;
+  return expiry.block;
 }
 
 void RetentionBook::ExpireAgain(BlockId block) {

@@ -88,12 +88,13 @@ class RetentionBook {
 
   void SetNow(absl::Duration now) { now_ = now; }
   absl::Duration now() const { return now_; }
-  // A block at rest whose time to live is over; it is told once. Invalid if
-  // there is none.
+  // Reads one note: a block at rest whose time to live is over, which is told
+  // once. Invalid if the note means nothing any more or none is due; there may
+  // be more as long as next_expiry() is over.
   BlockId TakeExpired();
   // The block could not go when it was told; it can now.
   void ExpireAgain(BlockId block);
-  // When TakeExpired() may next have one, or earlier.
+  // When the next note is due.
   absl::Duration next_expiry() const {
     return expiries_.empty() ? absl::InfiniteDuration() : expiries_.top().at;
   }
