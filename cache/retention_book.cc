@@ -40,6 +40,14 @@ int64_t FloorRoom(int64_t total, int64_t pinned) {
   return std::max<int64_t>(total * kMaxKeptPercent / 100 - pinned, 0);
 }
 
+// What is left of a floor where all of them together, `wanted`, get `granted`.
+int64_t ShareOf(int64_t floor, int64_t wanted, int64_t granted) {
+  if (granted >= wanted) return floor;
+  return static_cast<int64_t>(static_cast<double>(floor) *
+                              static_cast<double>(granted) /
+                              static_cast<double>(wanted));
+}
+
 }  // namespace
 
 RetentionBook::RetentionBook()
@@ -306,16 +314,26 @@ int64_t RetentionBook::protected_blocks() const {
 
 int64_t RetentionBook::KeptBlocks(int64_t total) const {
   const int64_t pinned = pinned_.blocks;
+  return pinned + std::min(FloorsAt(total), FloorRoom(total, pinned));
+}
+
+int64_t RetentionBook::KeptBlocksAtRest(int64_t total) const {
+  const int64_t wanted = FloorsAt(total);
+  const int64_t granted = std::min(wanted, FloorRoom(total, pinned_.blocks));
+  int64_t kept = pinned_.at_rest;
+  for (const Tenant& tenant : tenants_) {
+    kept += ProtectedByFloor(
+        tenant, ShareOf(tenant.wish.Of(total).floor_blocks, wanted, granted));
+  }
+  return kept;
+}
+
+int64_t RetentionBook::FloorsAt(int64_t total) const {
   int64_t floors = 0;
   for (const Tenant& tenant : tenants_) {
     floors += tenant.wish.Of(total).floor_blocks;
   }
-  return pinned + std::min(floors, FloorRoom(total, pinned));
-}
-
-int64_t RetentionBook::KeptBlocksAtRest(int64_t total) const {
-  return pinned_.at_rest +
-         std::min(ProtectedByFloors(), FloorRoom(total, pinned_.blocks));
+  return floors;
 }
 
 int64_t RetentionBook::FloorsNow() const {
@@ -323,15 +341,11 @@ int64_t RetentionBook::FloorsNow() const {
 }
 
 int64_t RetentionBook::FloorOf(const Tenant& tenant) const {
-  const int64_t floors = FloorsNow();
-  if (floors == wanted_floors_) return tenant.quota.floor_blocks;
-  return static_cast<int64_t>(static_cast<double>(tenant.quota.floor_blocks) *
-                              static_cast<double>(floors) /
-                              static_cast<double>(wanted_floors_));
+  return ShareOf(tenant.quota.floor_blocks, wanted_floors_, FloorsNow());
 }
 
-int64_t RetentionBook::ProtectedByFloor(const Tenant& tenant) const {
-  const int64_t above = std::max<int64_t>(tenant.blocks - FloorOf(tenant), 0);
+int64_t RetentionBook::ProtectedByFloor(const Tenant& tenant, int64_t floor) {
+  const int64_t above = std::max<int64_t>(tenant.blocks - floor, 0);
   return tenant.at_rest - std::min(tenant.at_rest, above);
 }
 
@@ -342,7 +356,7 @@ int64_t RetentionBook::ProtectedByFloors() const {
   if (floor_sum_.floors == floors) return floor_sum_.blocks;
   floor_sum_ = {.floors = floors};
   for (const Tenant& tenant : tenants_) {
-    floor_sum_.blocks += ProtectedByFloor(tenant);
+    floor_sum_.blocks += ProtectedByFloor(tenant, FloorOf(tenant));
   }
   return floor_sum_.blocks;
 }
@@ -392,11 +406,12 @@ void RetentionBook::CountTenant(TenantIndex index, int64_t blocks,
                                 int64_t at_rest) {
   Tenant& tenant = tenants_[index];
   const bool summed = floor_sum_.floors == FloorsNow();
-  if (summed) floor_sum_.blocks -= ProtectedByFloor(tenant);
+  const int64_t floor = FloorOf(tenant);
+  if (summed) floor_sum_.blocks -= ProtectedByFloor(tenant, floor);
   tenant.blocks += blocks;
   tenant.at_rest += at_rest;
   if (summed) {
-    floor_sum_.blocks += ProtectedByFloor(tenant);
+    floor_sum_.blocks += ProtectedByFloor(tenant, floor);
   } else {
     floor_sum_.floors = -1;
   }

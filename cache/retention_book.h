@@ -125,7 +125,8 @@ class RetentionBook {
   // Those, and what floors would keep of `total` blocks: no request may count
   // on them.
   int64_t KeptBlocks(int64_t total) const;
-  // Of them, those that no lease holds.
+  // Of them, those that no lease holds: at rest now, and not too many for what
+  // the floors would be.
   int64_t KeptBlocksAtRest(int64_t total) const;
   // Most that pinned_blocks() may come to.
   int64_t max_pinned_blocks() const { return limit_ * kMaxKeptPercent / 100; }
@@ -192,7 +193,8 @@ class RetentionBook {
   // Blocks that floors keep now, of which each tenant has its share.
   int64_t FloorsNow() const;
   int64_t FloorOf(const Tenant& tenant) const;
-  int64_t ProtectedByFloor(const Tenant& tenant) const;
+  int64_t FloorsAt(int64_t total) const;  // that are asked for
+  static int64_t ProtectedByFloor(const Tenant& tenant, int64_t floor);
   int64_t ProtectedByFloors() const;
   bool CountsAs(const RetentionBook& other) const;
   void CountEviction(const BlockRetention& record, EvictionCause cause);

@@ -60,6 +60,29 @@ TEST_F(TenantShareTest, SharesAreOfTheBlocksThatThereAre) {
   EXPECT_EQ(cache_->Snapshot().tenants.at(0).blocks, 16);
 }
 
+TEST_F(TenantShareTest, WhatASmallerPoolWouldKeepIsReckonedWithItsFloors) {
+  // Or a resize waits for room, or ends a request, that nobody has to give.
+  ASSERT_TRUE(cache_->SetTenantQuota("t", {.floor_ratio = 0.25}).ok());
+  const auto tokens = Tokens(0, 8 * kSmallBlock);
+  { const Lease lease = OpenAndFill(*cache_, version_, tokens, "t"); }
+  EXPECT_EQ(cache_->KeptBlocksAtRest(32), 8);
+  EXPECT_EQ(cache_->KeptBlocksAtRest(16), 4);
+  EXPECT_EQ(cache_->KeptBlocksAtRest(64), 8) << "of more there is no more";
+  {
+    const auto part = absl::MakeConstSpan(tokens).first(3 * kSmallBlock + 1);
+    const Lease lease = Open(*cache_, version_, part, "t");
+    EXPECT_EQ(cache_->KeptBlocksAtRest(32), 5);
+    EXPECT_EQ(cache_->KeptBlocksAtRest(16), 1) << "what is held counts first";
+    EXPECT_EQ(cache_->KeptBlocksAtRest(8), 0);
+  }
+  // Floors in blocks have to share what may be kept of the smaller pool.
+  ASSERT_TRUE(cache_->SetTenantQuota("t", {.floor_blocks = 8}).ok());
+  ASSERT_TRUE(cache_->SetTenantQuota("u", {.floor_blocks = 16}).ok());
+  Flood(2, 8, "u");
+  EXPECT_EQ(cache_->KeptBlocksAtRest(32), 24);
+  EXPECT_EQ(cache_->KeptBlocksAtRest(16), 4 + 8);
+}
+
 TEST_F(TenantShareTest, AShareOfASmallPoolIsStillALimit) {
   // Of a single block a half is none, and none would mean no limit at all.
   EXPECT_EQ((TenantQuota{.floor_ratio = 0.5, .max_ratio = 0.5}.Of(1)),
