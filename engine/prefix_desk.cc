@@ -121,6 +121,7 @@ absl::StatusOr<bool> PrefixDesk::Continue(PrefixSweepOrder& order) {
     sweep.filter = order.filters->back();
     sweep.dry_run = order.dry_run;
     sweep.unpin = order.flush;
+    if (order.flush) sweep.cause = EvictionCause::kFlush;
     if (order.flush) sweep.filter.pinned.reset();
   }
   if (!cache_->Continue(sweep)) return false;

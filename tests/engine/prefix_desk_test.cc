@@ -183,6 +183,9 @@ TEST_F(PrefixDeskTest, FlushTakesPinnedOnesAndLeavesWhatIsHeld) {
   EXPECT_EQ(flushed->blocks, 2);
   EXPECT_EQ(flushed->kept_blocks, 2);
   EXPECT_EQ(List({}).size(), 1u);
+  const EvictionCounts evicted = cache_->Snapshot().counters.evicted;
+  EXPECT_EQ(evicted[EvictionCause::kFlush], 3 + 2) << "whatever its scope";
+  EXPECT_EQ(evicted[EvictionCause::kNamed], 0);
   EXPECT_THAT(cache_->Violations(), IsEmpty());
 }
 
