@@ -31,6 +31,7 @@ CacheCore::CacheCore(const KvCache::Options& options, BlockArena arena,
                options.resize_slice_bytes) {
   pool_.Grow(options.capacity_blocks);
   resizer_.SetTarget(options.capacity_blocks);
+  prefixes_.Reserve(options.capacity_blocks);
   prefixes_.book().SetLimit(options.capacity_blocks);
 }
 
@@ -60,8 +61,8 @@ absl::Status CacheCore::MoveVersion(VersionId id, VersionState to) {
   const bool was_superseded = to == VersionState::kServing &&
                               versions_.CheckOpen(id, LeasePurpose::kHeld).ok();
   RETURN_IF_ERROR(versions_.Move(id, to));
-  prefixes_.book().SetSuperseded(id, to == VersionState::kDraining);
   drops_.erase(id);
+  prefixes_.book().SetSuperseded(id, to == VersionState::kDraining);
   if (was_superseded) {
     prefixes_.UnpinExcess(id, MostPinnedBlocks(prefixes_, MostLeaseBlocks()));
   }
@@ -332,6 +333,7 @@ absl::Status CacheCore::SetTarget(int64_t blocks) {
   KV_CHECK(!reserving_) << "in the middle of a step";
   RETURN_IF_ERROR(CheckRange(blocks));
   resizer_.SetTarget(blocks);
+  prefixes_.Reserve(blocks);
   prefixes_.book().SetLimit(pool_.limit());
   EvictOverQuota();  // of what is a share
   return absl::OkStatus();

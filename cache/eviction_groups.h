@@ -47,6 +47,16 @@ using EvictionStanding = std::optional<int64_t>;
 // once for all groups. Engine thread only.
 class EvictionGroups {
  public:
+  // Groups without blocks that are kept for the next key, with the room they
+  // had.
+  static constexpr size_t kMaxEmptyGroups = 8;
+
+  // So many blocks will cost no growth of a table.
+  void Reserve(int64_t blocks) {
+    positions_.reserve(static_cast<size_t>(blocks));
+    group_of_.reserve(static_cast<size_t>(blocks));
+  }
+
   // The block is in no group yet.
   void Insert(const EvictionGroupKey& key, const EvictionOrder::Place& place);
   void Remove(BlockId block);  // must be in a group
@@ -59,25 +69,27 @@ class EvictionGroups {
       absl::FunctionRef<EvictionStanding(const EvictionGroupKey&)> standing,
       const RankOf* rank_of, bool guarded_too = true);
 
+  // Whether First() would find one. Changes nothing.
+  bool Offers(absl::FunctionRef<EvictionStanding(const EvictionGroupKey&)>
+                  standing) const;
+
   void Clear();
 
   bool Contains(BlockId block) const;
   int64_t size() const { return size_; }
+  // With those that are empty.
   int64_t group_count() const { return static_cast<int64_t>(groups_.size()); }
 
   // What must hold of the groups and does not. Walks all blocks in them.
   std::vector<std::string> Violations() const;
 
  private:
-  // Whether First() would find one. Changes nothing.
-  bool Offers(absl::FunctionRef<EvictionStanding(const EvictionGroupKey&)>
-                  standing) const;
-
   struct Group {
+    explicit Group(EvictionOrder::Positions& positions) : order(positions) {}
     EvictionGroupKey key;
     EvictionOrder order;
+    size_t index = 0;  // in groups_
   };
-  // With those that are empty.
 
   Group& GroupOf(const EvictionGroupKey& key);
   void Retire(Group& group);
@@ -88,10 +100,8 @@ class EvictionGroups {
   size_t used_ = 0;                             // those that are not empty
   absl::flat_hash_map<EvictionGroupKey, Group*> by_key_;  // of these
   std::vector<Group*> group_of_;                          // by block id
-    explicit Group(EvictionOrder::Positions& positions) : order(positions) {}
   int64_t size_ = 0;
   std::vector<EvictionStanding> standings_;  // of groups_, within First()
-    size_t index = 0;  // in groups_
 };
 
 }  // namespace kvasir

@@ -26,6 +26,12 @@ bool StartsWith(const BlockKey& key, absl::string_view digits) {
 
 }  // namespace
 
+void KeyDirectory::Reserve(int64_t blocks) {
+  keys_.reserve(static_cast<size_t>(blocks));
+  next_.reserve(static_cast<size_t>(blocks));
+  heads_.reserve(static_cast<size_t>(blocks));
+}
+
 void KeyDirectory::Insert(BlockId block, const BlockKey& key) {
   const size_t index = static_cast<size_t>(block.value());
   if (index >= keys_.size()) {

@@ -25,6 +25,9 @@ class KeyDirectory {
   // Least digits that StartingWith() takes.
   static constexpr size_t kMinDigits = 8;
 
+  // So many blocks will cost no growth of a table.
+  void Reserve(int64_t blocks);
+
   // The block has no key yet. Keys are different, being SHA-256.
   void Insert(BlockId block, const BlockKey& key);
   void Remove(BlockId block);  // must have one

@@ -19,6 +19,12 @@ PrefixCache::PrefixCache(BlockPool& pool, int32_t block_tokens,
   KV_CHECK(policy_ != nullptr);
 }
 
+void PrefixCache::Reserve(int64_t blocks) {
+  index_.Reserve(blocks);
+  book_.Reserve(blocks);
+  groups_.Reserve(blocks);
+}
+
 BlockRef PrefixCache::Find(const BlockIdentity& identity) {
   const BlockId block = index_.Find(identity);
   if (!block.valid()) return BlockRef();
@@ -205,6 +211,7 @@ absl::Status PrefixCache::SetQuota(std::string_view salt,
 
 void PrefixCache::Drop(BlockId block, EvictionCause cause) {
   Unpin(block);
+  ++change_count_;
   policy_->OnEvict(FactsOf(block));
   book_.Drop(block, cause);
   index_.Remove(block);
@@ -212,8 +219,8 @@ void PrefixCache::Drop(BlockId block, EvictionCause cause) {
 }
 
 void PrefixCache::Relocate(BlockId from, BlockId to) {
-  ++change_count_;
   if (!index_.Contains(from)) return;
+  ++change_count_;
   index_.Relocate(from, to);
   book_.Relocate(from, to);
   policy_->OnRelocate(FactsOf(to));
@@ -221,7 +228,6 @@ void PrefixCache::Relocate(BlockId from, BlockId to) {
     const absl::Duration until = pin->second;
     pins_.erase(pin);
     pins_.emplace(to, until);
-  ++change_count_;
   }
   if (!groups_.Contains(from)) return;
   groups_.Remove(from);
@@ -249,14 +255,15 @@ int64_t PrefixCache::DropVersion(VersionId version) {
 
 int64_t PrefixCache::Flush() {
   const int64_t cached = pool_.tally().blocks.cached;
+  ++change_count_;
   for (const BlockId block : index_.Blocks()) pool_.Forget(block);
-  index_.Clear();
+  index_.Clear();  // gives the room of its tables back
+  index_.Reserve(pool_.limit());
   groups_.Clear();
   book_.Clear(EvictionCause::kFlush);
   pins_.clear();
   policy_->OnFlush();
   return cached;
-  ++change_count_;
 }
 
 bool PrefixCache::IsLeafAtRest(BlockId block) const {

@@ -43,6 +43,10 @@ class PrefixCache {
   PrefixCache(BlockPool& pool, int32_t block_tokens, int32_t hash_bits,
               std::unique_ptr<EvictionPolicy> policy);
 
+  // Makes room for what is known of so many blocks. A table of a large pool
+  // that grows while a request waits would stop it for a time.
+  void Reserve(int64_t blocks);
+
   // A pin on the block with that identity; not held if there is none.
   BlockRef Find(const BlockIdentity& identity);
 
@@ -73,13 +77,13 @@ class PrefixCache {
   // than their quota, which is no choice of the policy. Whether none is left.
   bool EvictOverQuota(int64_t limit);
 
-  // The time is `now`: frees the prefixes whose time to live is over, up to
-  // `limit` blocks, and ends the pins that were for a time.
-  void Advance(absl::Duration now, int64_t limit);
-
   // Most notes of times to live that one Advance() reads. Many can mean
   // nothing any more, or a block that has to wait.
   static constexpr int64_t kMaxExpiryLooks = 4096;
+
+  // The time is `now`: frees the prefixes whose time to live is over, up to
+  // `limit` blocks, and ends the pins that were for a time.
+  void Advance(absl::Duration now, int64_t limit);
 
   // When Advance() may next have something to do, or earlier.
   absl::Duration next_deadline() const {
@@ -115,6 +119,10 @@ class PrefixCache {
   // with their last pin. Returns the number of blocks that are free now.
   int64_t Flush();
 
+  // Grows with each block that is dropped or relocated: who does not hold the
+  // cache all the time sees by it what others did meanwhile.
+  int64_t change_count() const { return change_count_; }
+
   bool Findable(BlockId block) const { return index_.Contains(block); }
   void RecordHit(BlockId block);  // a lease found it
   const PrefixIndex& index() const { return index_; }
@@ -122,10 +130,6 @@ class PrefixCache {
   // What must hold between pool, index and order and does not, and inside
   // index and order. Walks all blocks.
   std::vector<std::string> Violations() const;
-
-  // Grows with each block that is dropped or relocated: who does not hold the
-  // cache all the time sees by it what others did meanwhile.
-  int64_t change_count() const { return change_count_; }
 
  private:
   using Standing = absl::FunctionRef<EvictionStanding(const EvictionGroupKey&)>;

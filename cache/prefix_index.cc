@@ -125,6 +125,13 @@ void PrefixIndex::Relocate(BlockId from, BlockId to) {
   keys_.Relocate(from, to);
 }
 
+void PrefixIndex::Reserve(int64_t blocks) {
+  entries_.reserve(static_cast<size_t>(blocks));
+  tokens_.reserve(static_cast<size_t>(blocks * block_tokens_));
+  heads_.reserve(static_cast<size_t>(blocks));
+  keys_.Reserve(blocks);
+}
+
 void PrefixIndex::MakeRoomFor(BlockId block) {
   const size_t index = static_cast<size_t>(block.value());
   if (index < entries_.size()) return;

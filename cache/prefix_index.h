@@ -44,6 +44,9 @@ class PrefixIndex {
   // Hashes are cut to `hash_bits` (0 to 64), a hook for tests.
   PrefixIndex(int32_t block_tokens, int32_t hash_bits);
 
+  // So many blocks will cost no growth of a table.
+  void Reserve(int64_t blocks);
+
   // The block with that identity, or an invalid id. Counts the candidates that
   // it rejects.
   BlockId Find(const BlockIdentity& identity);

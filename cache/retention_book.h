@@ -50,6 +50,10 @@ class RetentionBook {
 
   // --- What happens to blocks. ---
 
+  // So many blocks will cost no growth of a table.
+  void Reserve(int64_t blocks) {
+    records_.reserve(static_cast<size_t>(blocks));
+  }
   void Insert(BlockId block, VersionId version, std::string_view salt);
   void Rest(BlockId block);  // its last holder is gone
   void Hold(BlockId block);  // somebody holds it again

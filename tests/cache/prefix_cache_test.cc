@@ -300,6 +300,22 @@ TEST_F(DiaryTest, RanksAreAskedForAgainAsTimeGoesOn) {
   EXPECT_EQ(Found({a_}), 1);
 }
 
+TEST_F(PrefixCacheTest, WhatRoomWasMadeForGrowsNoTable) {
+  // A table that moves to a larger place stops every stream meanwhile.
+  prefixes_.Reserve(16);
+  BlockTable first = Table({a_});
+  const BlockId block = first.ids()[0];
+  const void* const entry = &prefixes_.index().At(block);
+  const void* const key = &prefixes_.index().Key(block);
+  const void* const record = &prefixes_.book().Of(block);
+  const BlockTable others =
+      Table({b_, a_, b_, c_, d_, a_, b_, c_, d_, a_, b_, c_, d_, a_, b_});
+  EXPECT_EQ(prefixes_.index().size(), 16);
+  EXPECT_EQ(entry, &prefixes_.index().At(block));
+  EXPECT_EQ(key, &prefixes_.index().Key(block));
+  EXPECT_EQ(record, &prefixes_.book().Of(block));
+}
+
 TEST_F(PrefixCacheTest, PinnedBlocksAndTheirParentsAreNotEvicted) {
   // The blocks of a running sequence look idle while others come and go.
   prefixes_.Release(Table({a_, b_, c_}));
