@@ -356,9 +356,10 @@ EngineLoop::StepWork EngineLoop::MakePlan() {
 // cache. A stream waits for one prefill chunk more per token, no longer.
 std::vector<WarmRows> EngineLoop::PlanWarmup() {
   if (!warmup_.active() || resize_.active() || !MayWarm()) return {};
-  if (warmup_rests_ && !roster_.running().empty()) return {};
-  const int64_t budget = settings_.limits.token_budget -
-                         roster_.CountRunning(warmup_.version().id());
+  const VersionId version = warmup_.version().id();
+  const int64_t running = roster_.CountRunning(version);
+  if (warmup_rests_in_ == version && running > 0) return {};
+  const int64_t budget = settings_.limits.token_budget - running;
   return warmup_.Plan(
       std::min<int64_t>(budget, settings_.limits.prefill_chunk),
       scheduler_.SparePieces(roster_.View(parts_.cache->Capacity(),
@@ -368,7 +369,6 @@ std::vector<WarmRows> EngineLoop::PlanWarmup() {
 void EngineLoop::ExecuteStep(const StepWork& work) {
   const StepPlan& plan = work.plan;
   steps_without_warmup_ = work.warm.empty() ? steps_without_warmup_ + 1 : 0;
-  warmup_rests_ = false;
   const std::vector<Sequence*> sequences = SequencesOf(plan, roster_);
   const absl::Duration begin = parts_.clock->Now();
   for (Sequence* sequence : sequences) {
@@ -380,6 +380,7 @@ void EngineLoop::ExecuteStep(const StepWork& work) {
   }
   const StepPhase phase = PhaseOf(sequences, work.warm.size());
   const absl::StatusOr<std::vector<TokenId>> tokens = Compute(work, sequences);
+  if (warmup_rests_in_ == last_turn_) warmup_rests_in_ = VersionId();
   if (!tokens.ok()) return FailStep(work, sequences, tokens.status());
   failed_steps_ = 0;
   const absl::Duration end = parts_.clock->Now();
@@ -460,7 +461,7 @@ void EngineLoop::FailStep(const StepWork& work,
       absl::StrCat("the step failed and was rolled back: ", why.message()));
   if (!work.warm.empty()) {
     warmup_.NoteFailed(work.warm, status);
-    warmup_rests_ = true;
+    warmup_rests_in_ = warmup_.version().id();
     if (!sequences.empty()) return;
     if (ProbeStep(*parts_.cache, warmup_.version()).ok()) {
       failed_steps_ = 0;

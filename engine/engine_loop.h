@@ -141,7 +141,9 @@ class EngineLoop {
   ResizeTask resize_;
   Warmup warmup_;
   int64_t steps_without_warmup_ = 0;
-  bool warmup_rests_ = false;  // in the next step that requests are in
+  // Of which the next step with requests goes without the warm-up: the last one
+  // failed with it.
+  VersionId warmup_rests_in_;
   Canary canary_;
   StatsRecorder recorder_;
   Departures departures_;

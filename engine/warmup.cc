@@ -81,6 +81,7 @@ void Warmup::Begin(WarmOrder order) {
   const int32_t block_tokens = cache_->layout().block_tokens;
   Progress progress;
   progress.results.resize(order.prefixes.size());
+  progress.suspect.resize(order.prefixes.size());
   const RequestLimits limits = order.version->limits();
   for (size_t i = 0; i < order.prefixes.size(); ++i) {
     const std::vector<TokenId>& tokens = order.prefixes[i].tokens;
@@ -293,7 +294,8 @@ std::vector<WarmRows> Warmup::Plan(int64_t budget, int64_t spare_pieces) {
     const int64_t held = one.lease.piece_count();
     const int64_t room = (held + left) * piece_tokens - computed;
     const int64_t count = std::min({one.target - computed, budget, room});
-    if (waits[i] || count <= 0) continue;
+    const bool suspect = now().suspect[one.prefix];
+    if (waits[i] || count <= 0 || (suspect && !rows.empty())) continue;
     budget -= count;
     left -= layout.PiecesFor(computed + count) - held;
     rows.push_back(
@@ -301,6 +303,7 @@ std::vector<WarmRows> Warmup::Plan(int64_t budget, int64_t spare_pieces) {
          .tokens = absl::MakeConstSpan(one.tokens).subspan(computed, count),
          .first_position = computed,
          .prefix = one.prefix});
+    if (suspect) break;
   }
   return rows;
 }
@@ -315,6 +318,10 @@ void Warmup::NoteComputed(absl::Span<const WarmRows> rows) {
 
 void Warmup::NoteFailed(absl::Span<const WarmRows> rows,
                         const absl::Status& why) {
+  if (rows.size() > 1) {
+    for (const WarmRows& one : rows) now().suspect[one.prefix] = true;
+    return;
+  }
   for (const WarmRows& failed : rows) {
     now().results[failed.prefix].status = why;
     std::erase_if(in_hand_, [&](const Prefilling& one) {

@@ -71,7 +71,9 @@ class Warmup {
     return *orders_.front().order.version;
   }
 
-  // A step with these rows has been committed, or has failed.
+  // A step with these rows has been committed, or has failed and has not
+  // happened. It is the fault of a prefix that was in it without another one;
+  // several stay in hand, and each gets steps of its own from then on.
   void NoteComputed(absl::Span<const WarmRows> rows);
   void NoteFailed(absl::Span<const WarmRows> rows, const absl::Status& why);
 
@@ -103,8 +105,9 @@ class Warmup {
   struct Progress {
     WarmOrder order;
     std::vector<WarmedPrefix> results;
-    std::deque<size_t> todo;  // neither in hand nor done
-    size_t checked = 0;       // prefixes looked up at the end
+    std::deque<size_t> todo;    // neither in hand nor done
+    std::vector<bool> suspect;  // was in a step that failed
+    size_t checked = 0;         // prefixes looked up at the end
     absl::Status called_off;
   };
   struct Ended {

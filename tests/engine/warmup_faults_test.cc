@@ -64,6 +64,53 @@ TEST_F(WarmupTest, PoisonousPrefixesHarmNoRequest) {
   ExpectNothingLeft();
 }
 
+// One of sixty-four prompts cost all the others their place.
+TEST_F(WarmupTest, OnlyAPrefixThatFailsAloneIsGivenUp) {
+  engine_.runner().FailSteps(Poisoned);
+  std::vector<WarmPrefix> prefixes;
+  for (uint64_t i = 0; i < 8; ++i) prefixes.push_back(Prefix(i, kBlock));
+  prefixes[1].tokens[5] = kPoison;
+  prefixes[6].tokens[15] = kPoison;
+  const auto warm = Warm(prefixes, kMaxWarmParallelism);
+  TurnUntilEnded(*warm);
+  EXPECT_EQ(warm->code(), absl::StatusCode::kInternal);
+  for (size_t i = 0; i < prefixes.size(); ++i) {
+    EXPECT_EQ(warm->prefixes[i].status.ok(), i != 1 && i != 6) << i;
+    EXPECT_EQ(warm->prefixes[i].resident_tokens, i != 1 && i != 6 ? kBlock : 0);
+  }
+  bool shared = false;
+  for (const auto& step : engine_.runner().steps()) shared |= step.size() > 1;
+  EXPECT_TRUE(shared) << "those that never failed go on together";
+  EXPECT_TRUE(engine_.Stats().healthy);
+  ExpectNothingLeft();
+}
+
+// Steps of another version lay between, so that a broken one burnt all prompts
+// before the requests that would have told so got a step without them.
+TEST_F(WarmupTest, ABrokenVersionTakesItsRequestsBeforeTheOrder) {
+  engine_.AddVersion("tiny@1", 1, /*activate=*/false);
+  const auto version = *engine_.directory().Resolve("", "tiny@1");
+  const auto other = engine_.Submit(RandomPrompt(1, 20), 600);
+  Request request = engine_.MakeRequest(RandomPrompt(2, 20), 600);
+  request.version = version;
+  const auto broken = engine_.Submit(std::move(request));
+  for (int turn = 0; turn < 6; ++turn) engine_.Turn();
+  engine_.runner(1).FailSteps([](absl::Span<const StepRows>) { return true; });
+  std::vector<WarmPrefix> prefixes;
+  for (uint64_t i = 0; i < 10; ++i) prefixes.push_back(Prefix(i, kChunk));
+  const auto warm = Warm(prefixes, 1, version->id());
+  for (int turn = 0; turn < 100 && !broken->finished.has_value(); ++turn) {
+    engine_.Turn();
+  }
+  EXPECT_EQ(broken->code(), absl::StatusCode::kInternal);
+  EXPECT_LE(warm->last.done_count, 2);
+  EXPECT_FALSE(other->finished.has_value());
+  engine_.runner(1).FailSteps(nullptr);
+  TurnUntilEnded(*warm);
+  engine_.RunUntilIdle();
+  EXPECT_TRUE(other->ok());
+}
+
 // A daemon that holds its readiness for a warm-up has no requests that would
 // notice.
 TEST_F(WarmupTest, ABrokenEngineIsNoticedByAWarmUpAlone) {
