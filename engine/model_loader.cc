@@ -216,13 +216,20 @@ absl::Status CheckEngineOptions(const EngineOptions& options) {
 
 absl::StatusOr<LoadedModel> LoadModel(
     const EngineOptions& options,
-    const std::function<absl::Status(int64_t)>& admit) {
+    const std::function<absl::Status(const ModelOutline&)>& admit) {
   ASSIGN_OR_RETURN(const std::unique_ptr<GgufFile> file,
                    GgufFile::Open(options.model_path));
   ASSIGN_OR_RETURN(ModelConfig config, ReadModelConfig(*file));
-  if (admit) RETURN_IF_ERROR(admit(WeightBytes(*file)));
   LoadedModel model;
   ASSIGN_OR_RETURN(model.tokenizer, LoadTokenizer(*file));
+  model.layout =
+      LayoutFor(config, options.block_tokens,
+                options.kv_type == "f32" ? KvType::kF32 : KvType::kF16);
+  if (admit) {
+    RETURN_IF_ERROR(admit({.weight_bytes = WeightBytes(*file),
+                           .layout = model.layout,
+                           .tokenizer_digest = model.tokenizer->Digest()}));
+  }
   ASSIGN_OR_RETURN(model.backend, MakeBackend(options));
   const auto progress = [&options](int64_t done, int64_t total) {
     return !options.load_progress || options.load_progress(done, total);
@@ -238,9 +245,6 @@ absl::StatusOr<LoadedModel> LoadModel(
       Transformer::Create(
           std::move(config), std::move(weights), model.backend.get(),
           static_cast<int32_t>(options.token_budget), logit_rows));
-  model.layout = model.transformer->Layout(
-      options.block_tokens,
-      options.kv_type == "f32" ? KvType::kF32 : KvType::kF16);
   const ModelConfig& loaded = model.transformer->config();
   model.token_limit = std::min(
       {loaded.embedding_rows, loaded.vocab_size, model.tokenizer->size()});

@@ -31,13 +31,20 @@ struct LoadedModel {
   ModelInfo info;
 };
 
-// Opens and checks the file, makes the backend, loads weights and tokenizer.
+// What a file says of its model before the weights are read. Plain value.
+struct ModelOutline {
+  int64_t weight_bytes = 0;
+  KvLayout layout;  // of the blocks that it will read and write
+  std::string tokenizer_digest;
+};
+
+// Opens and checks the file, makes the backend, loads tokenizer and weights.
 // `options` must have passed CheckEngineOptions(). `admit`, if there is one, is
-// asked with the bytes of the weights before they are read. Errors are its own
-// and those of the parts, with the file's name where they lack it.
+// asked before the weights are read. Errors are its own and those of the parts,
+// with the file's name where they lack it.
 absl::StatusOr<LoadedModel> LoadModel(
     const EngineOptions& options,
-    const std::function<absl::Status(int64_t)>& admit = nullptr);
+    const std::function<absl::Status(const ModelOutline&)>& admit = nullptr);
 
 }  // namespace kvasir
 

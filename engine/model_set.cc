@@ -55,17 +55,19 @@ class JointProgress {
 
 absl::StatusOr<StartModel> LoadOne(EngineOptions options,
                                    absl::Span<const StartModel> before) {
-  ASSIGN_OR_RETURN(LoadedModel loaded, LoadModel(options));
+  // A file of the wrong shape is refused before its weights are read.
+  const auto admit = [before](const ModelOutline& outline) {
+    return before.empty() ? absl::OkStatus()
+                          : CheckSameShape(before.front().revision->layout,
+                                           before.front().name, outline.layout);
+  };
+  ASSIGN_OR_RETURN(LoadedModel loaded, LoadModel(options, admit));
   StartModel model{.name = loaded.info.name, .path = options.model_path};
   for (const StartModel& other : before) {
     if (other.revision->info.digest == loaded.info.digest) {
       model.revision = other.revision;
       return model;
     }
-  }
-  if (!before.empty()) {
-    RETURN_IF_ERROR(CheckSameShape(before.front().revision->layout,
-                                   before.front().name, loaded.layout));
   }
   model.revision = std::make_shared<const LoadedModel>(std::move(loaded));
   return model;

@@ -85,19 +85,31 @@ namespace {
 // Token ids mean the same only to the same tokenizer.
 absl::Status CheckWarmable(const VersionOrder& order,
                            const ServedVersion& active,
-                           const ModelInfo& revision) {
+                           const std::string& found) {
   if (order.warm_prefixes < 0) {
     return absl::InvalidArgumentError(absl::StrCat(
         "warm_prefixes: wanted at least 0, found ", order.warm_prefixes));
   }
   const std::string& wanted = active.info().tokenizer_digest;
-  if (order.warm_prefixes == 0 || revision.tokenizer_digest == wanted) {
+  if (order.warm_prefixes == 0 || found == wanted) {
     return absl::OkStatus();
   }
   return absl::FailedPreconditionError(absl::StrCat(
       "warm_prefixes: wanted the tokenizer of ", active.label(), ", ", wanted,
-      ", whose tokens the prefixes are made of; found ",
-      revision.tokenizer_digest));
+      ", whose tokens the prefixes are made of; found ", found));
+}
+
+// What can be known of a file before any room is made for its weights.
+absl::Status CheckOutline(const ModelOutline& outline, const KvLayout& layout,
+                          const VersionOrder& order,
+                          const ServedVersion& active) {
+  const absl::Status fits =
+      CheckSameShape(layout, active.label(), outline.layout);
+  if (!fits.ok()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("model_path: ", fits.message()));
+  }
+  return CheckWarmable(order, active, outline.tokenizer_digest);
 }
 
 // The hottest prefixes of the version that requests get, to be computed in
@@ -238,13 +250,8 @@ absl::StatusOr<ServedVersion::Parts> VersionLoader::MakeParts(
   }
   ASSIGN_OR_RETURN(std::shared_ptr<const LoadedModel> revision,
                    LoadRevision(order, *active));
-  const absl::Status fits =
-      CheckSameShape(parts_.layout, active->label(), revision->layout);
-  if (!fits.ok()) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("model_path: ", fits.message()));
-  }
-  RETURN_IF_ERROR(CheckWarmable(order, *active, revision->info));
+  RETURN_IF_ERROR(
+      CheckWarmable(order, *active, revision->info.tokenizer_digest));
   path = order.path.empty() ? active->info().path : order.path;
   return MakeVersionParts(parts_.options, std::move(revision), active->model(),
                           order.label, parts_.promise);
@@ -264,10 +271,11 @@ absl::StatusOr<std::shared_ptr<const LoadedModel>> VersionLoader::LoadRevision(
   };
   // Once they are in memory, everybody can see them there.
   WeightRoom held;
-  const auto admit = [&](int64_t bytes) -> absl::Status {
+  const auto admit = [&](const ModelOutline& outline) -> absl::Status {
     if (called_off_) return CalledOff();
+    RETURN_IF_ERROR(CheckOutline(outline, parts_.layout, order, active));
     if (!options.hold_weights) return absl::OkStatus();
-    ASSIGN_OR_RETURN(held, options.hold_weights(bytes));
+    ASSIGN_OR_RETURN(held, options.hold_weights(outline.weight_bytes));
     return absl::OkStatus();
   };
   ASSIGN_OR_RETURN(LoadedModel model, LoadModel(options, admit));
@@ -306,7 +314,7 @@ void VersionLoader::WarmUp(const VersionOrder& order, const VersionInfo& added,
   const absl::Status warmable =
       active == nullptr || own == nullptr
           ? absl::OkStatus()
-          : CheckWarmable(order, *active, own->info());
+          : CheckWarmable(order, *active, own->info().tokenizer_digest);
   WarmOrder warm;
   warm.sink = std::make_shared<ServeWhenWarm>(&versions, added, order.sink);
   if (!warmable.ok()) return warm.sink->OnEnd(warmable, {});

@@ -178,12 +178,17 @@ absl::StatusOr<std::unique_ptr<Transformer>> Transformer::Create(
 
 const ModelConfig& Transformer::config() const { return impl_->config; }
 
-KvLayout Transformer::Layout(int32_t block_tokens, KvType type) const {
-  return {.layer_count = impl_->config.layer_count,
-          .kv_head_count = impl_->config.kv_head_count,
-          .head_dim = impl_->config.head_dim,
+KvLayout LayoutFor(const ModelConfig& config, int32_t block_tokens,
+                   KvType type) {
+  return {.layer_count = config.layer_count,
+          .kv_head_count = config.kv_head_count,
+          .head_dim = config.head_dim,
           .block_tokens = block_tokens,
           .type = type};
+}
+
+KvLayout Transformer::Layout(int32_t block_tokens, KvType type) const {
+  return LayoutFor(impl_->config, block_tokens, type);
 }
 
 absl::StatusOr<Activations> Transformer::Forward(const KvLayout& layout,

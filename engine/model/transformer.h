@@ -23,6 +23,10 @@ struct ForwardBatch {
   absl::Span<const int32_t> logit_rows;      // rows whose logits are wanted
 };
 
+// The shape of the blocks that a model of this config reads and writes.
+KvLayout LayoutFor(const ModelConfig& config, int32_t block_tokens,
+                   KvType type);
+
 // The forward pass of a Llama-family decoder, written once over ops.h.
 //
 // Owned by the engine; one thread. Holds scratch for `max_rows` rows, allocated
@@ -39,7 +43,7 @@ class Transformer {
 
   const ModelConfig& config() const;
 
-  // The shape of the blocks that Forward() reads and writes.
+  // As LayoutFor() says of its config.
   KvLayout Layout(int32_t block_tokens, KvType type) const;
 
   // Computes the step: writes keys and values of every row into the sequences'

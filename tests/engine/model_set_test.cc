@@ -1,5 +1,6 @@
 #include "engine/model_set.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -161,6 +162,22 @@ TEST_F(ModelSetTest, NamesThatDoNotTellModelsApartAreRefused) {
     many.push_back({.name = std::to_string(i), .path = "x"});
   }
   EXPECT_THAT(refused(many), HasSubstr("at most 16 models, found 17"));
+}
+
+// A start of minutes must not end with what its first millisecond could tell.
+TEST_F(ModelSetTest, AModelOfAnotherShapeIsNotRead) {
+  int64_t most_done = 0;
+  options_.load_progress = [&most_done](int64_t done, int64_t) {
+    most_done = std::max(most_done, done);
+    return true;
+  };
+  ASSERT_TRUE(LoadStartModels(options_).ok());
+  const int64_t first = std::exchange(most_done, 0);
+  options_.more_models = {
+      {.name = "b", .path = Write("set_wide.gguf", {.layer_count = 3})}};
+  const absl::Status refused = LoadStartModels(options_).status();
+  EXPECT_TRUE(absl::IsFailedPrecondition(refused)) << refused;
+  EXPECT_EQ(most_done, first);
 }
 
 }  // namespace

@@ -204,6 +204,15 @@ TEST_F(VersionLoaderTest, WhatCannotBeServedLeavesNothingBehind) {
   EXPECT_EQ(engine_->Versions().size(), 1u);
 }
 
+// It was found out after the cache had been shrunk for its weights, and all of
+// them read.
+TEST_F(VersionLoaderTest, AFileOfAnotherShapeCostsNothing) {
+  const auto wide = Create("two", Write("wide.gguf", {.layer_count = 3}));
+  EXPECT_EQ(wide->status->code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_TRUE(asked_bytes_.empty()) << "no room is made for it";
+  EXPECT_EQ(wide->reports, 0) << "nothing was read";
+}
+
 TEST_F(VersionLoaderTest, ALabelComesFromTheFingerprintIfNobodyChoseOne) {
   const auto made = Create("", Write("second.gguf", {.seed = 2}));
   ASSERT_TRUE(made->status->ok()) << *made->status;

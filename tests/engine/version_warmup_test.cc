@@ -152,6 +152,11 @@ TEST_F(VersionWarmupTest, NothingHotIsNothingToWaitFor) {
 
 // The ids of one tokenizer are other words to another.
 TEST_F(VersionWarmupTest, AnotherTokenizerIsRefusedByItsDigest) {
+  int asked = 0;
+  options_.hold_weights = [&asked](int64_t) {
+    ++asked;
+    return WeightRoom();
+  };
   Start();
   const std::string other = Model("warm_c.gguf", {.token_count = 300});
   const auto refused = Create(other, 1);
@@ -159,6 +164,7 @@ TEST_F(VersionWarmupTest, AnotherTokenizerIsRefusedByItsDigest) {
   EXPECT_THAT(std::string(refused->status->message()),
               HasSubstr(engine_->Versions().front().tokenizer_digest));
   EXPECT_EQ(engine_->Versions().size(), 1u);
+  EXPECT_EQ(asked, 0) << "before any room is made for its weights";
   EXPECT_TRUE(Create(other, 0)->status->ok()) << "cold, it is welcome";
 }
 
