@@ -3,13 +3,16 @@
 #include <cstdint>
 #include <memory>
 #include <numeric>
+#include <string>
 #include <utility>
 #include <vector>
 
+#include "absl/strings/string_view.h"
 #include "benchmark/benchmark.h"
 
 #include "cache/base/check.h"
 #include "cache/block_pool.h"
+#include "cache/eviction_policy.h"
 #include "cache/kv_cache.h"
 #include "tests/bench/bench_cache.h"
 
@@ -17,6 +20,18 @@ namespace kvasir {
 namespace {
 
 constexpr int32_t kBlockTokens = kBenchBlockTokens;
+
+// The policies as arguments of a benchmark, and the one that is its argument
+// `index`; each run is labelled with it.
+constexpr absl::string_view kPolicies[] = {"lru", kDefaultEvictionPolicy};
+
+std::unique_ptr<EvictionPolicy> PolicyOf(benchmark::State& state, int index) {
+  const absl::string_view name = kPolicies[state.range(index)];
+  state.SetLabel(std::string(name));
+  auto policy = EvictionPolicyByName(name);
+  KV_CHECK(policy.ok()) << policy.status();
+  return *std::move(policy);
+}
 
 std::vector<TokenId> Tokens(TokenId first, int64_t count) {
   std::vector<TokenId> tokens(count);
@@ -74,7 +89,8 @@ BENCHMARK(BM_DecodeStep)->Arg(1)->Arg(32);
 // and lets them go.
 void BM_LookUpCachedPrefix(benchmark::State& state) {
   const int64_t prefix = state.range(0);
-  const auto cache = MakeBenchCache(prefix / kBlockTokens + 1024);
+  const auto cache =
+      MakeBenchCache(prefix / kBlockTokens + 1024, PolicyOf(state, 1));
   const VersionId version = cache->AddVersion("bench", "00");
   const auto tokens = Tokens(0, prefix + 1);
   {
@@ -87,7 +103,9 @@ void BM_LookUpCachedPrefix(benchmark::State& state) {
   }
   state.SetItemsProcessed(state.iterations() * prefix);
 }
-BENCHMARK(BM_LookUpCachedPrefix)->Arg(2048)->Arg(32768);
+BENCHMARK(BM_LookUpCachedPrefix)
+    ->ArgNames({"tokens", "policy"})
+    ->ArgsProduct({{2048, 32768}, {0, 1}});
 
 // A block granted and given back, which is all that a pool does for it.
 void BM_GrantAndFreeBlock(benchmark::State& state) {
@@ -120,7 +138,7 @@ BENCHMARK(BM_SnapshotOfAMillionBlocks)->Unit(benchmark::kMicrosecond);
 // one. Per item: one block through its whole life.
 void BM_EvictionChurn(benchmark::State& state) {
   const int64_t blocks = state.range(0);
-  const auto cache = MakeBenchCache(blocks);
+  const auto cache = MakeBenchCache(blocks, PolicyOf(state, 1));
   const VersionId version = cache->AddVersion("bench", "00");
   constexpr int64_t kPromptTokens = 16 * kBlockTokens;
   TokenId first = 0;
@@ -133,7 +151,9 @@ void BM_EvictionChurn(benchmark::State& state) {
   for (auto _ : state) serve_one();
   state.SetItemsProcessed(state.iterations() * 16);
 }
-BENCHMARK(BM_EvictionChurn)->Arg(1 << 10)->Arg(1 << 16);
+BENCHMARK(BM_EvictionChurn)
+    ->ArgNames({"blocks", "policy"})
+    ->ArgsProduct({{1 << 10, 1 << 16}, {0, 1}});
 
 }  // namespace
 }  // namespace kvasir
