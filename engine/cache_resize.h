@@ -40,10 +40,10 @@ class ResizeSink {
   virtual bool OnProgress(const ResizeReport& report) = 0;
 
   // Engine thread, once, last. OK: the size is reached, or it was a dry run.
-  // FAILED_PRECONDITION: another resize is under way, or the size is not what
-  // the order is for. OUT_OF_RANGE: more than can be mapped.
-  // RESOURCE_EXHAUSTED: the system has not got the memory. CANCELLED: called
-  // off. UNAVAILABLE: the engine has ended.
+  // FAILED_PRECONDITION: another resize is under way, the size is not what the
+  // order is for, or it was for all or nothing. OUT_OF_RANGE: more than can be
+  // mapped. RESOURCE_EXHAUSTED: the system has not got the memory. CANCELLED:
+  // called off. UNAVAILABLE: the engine has ended.
   virtual void OnEnd(const absl::Status& status,
                      const ResizeReport& report) = 0;
 };
@@ -58,6 +58,9 @@ struct ResizeOrder {
   // size and void (FAILED_PRECONDITION) for another, and while it goes on, an
   // order without this takes its place.
   std::optional<int64_t> from_blocks = {};
+  // FAILED_PRECONDITION, with nothing evicted, if what runs when it is taken on
+  // keeps the cache from getting there.
+  bool all_or_nothing = false;
 };
 
 }  // namespace kvasir

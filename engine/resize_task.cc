@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <string>
 #include <utility>
 
 #include "absl/algorithm/container.h"
@@ -40,6 +41,9 @@ void ResizeTask::Begin(ResizeOrder order) {
     fits = absl::FailedPreconditionError(
         absl::StrCat("the order is for a cache of ", *order.from_blocks,
                      " blocks, found ", present));
+  }
+  if (fits.ok() && order.all_or_nothing) {
+    fits = CheckReachable(order, present);
   }
   if (!fits.ok() || order.dry_run) {
     return order.sink->OnEnd(fits, DryRun(order));
@@ -105,23 +109,36 @@ CapacityView ResizeTask::ForAdmission() const {
 // sequences keep room for their known tokens and the next block; and the pool
 // is not closed over one that alone would not fit any more, so that each can
 // end, if not without being preempted in between.
-int64_t ResizeTask::TargetNow() const {
-  const int64_t target = order_->target_blocks;
-  if (target >= start_blocks_ || order_->strategy == ResizeStrategy::kPreempt) {
+int64_t ResizeTask::TargetNow(const ResizeOrder& order,
+                              int64_t start_blocks) const {
+  const int64_t target = order.target_blocks;
+  if (target >= start_blocks || order.strategy == ResizeStrategy::kPreempt) {
     return target;
   }
-  const int64_t needed = NeededBlocks();
+  const int64_t needed = NeededBlocks(target);
   if (needed <= target && EachCanEndIn(target)) return target;
-  if (order_->strategy == ResizeStrategy::kWait) return start_blocks_;
-  return std::clamp(needed, target + 1, start_blocks_);
+  if (order.strategy == ResizeStrategy::kWait) return start_blocks;
+  return std::clamp(needed, target + 1, start_blocks);
 }
 
-int64_t ResizeTask::NeededBlocks() const {
+absl::Status ResizeTask::CheckReachable(const ResizeOrder& order,
+                                        int64_t present) const {
+  const int64_t target = order.target_blocks;
+  if (TargetNow(order, present) == target) return absl::OkStatus();
+  const int64_t needed = NeededBlocks(target);
+  const std::string now =
+      needed > target
+          ? absl::StrCat("of which ", needed, " are needed now")
+          : absl::StrCat("of which ", needed,
+                         " are needed now, and more until each request ends");
+  return absl::FailedPreconditionError(
+      absl::StrCat("wanted ", target, " blocks, found ", present, ", ", now));
+}
+
+int64_t ResizeTask::NeededBlocks(int64_t target) const {
   const KvLayout& layout = cache_->layout();
   const int64_t block = layout.PiecesPerBlock();
-  int64_t needed =
-      (PinnedBlocks() + cache_->KeptBlocksAtRest(order_->target_blocks)) *
-      block;
+  int64_t needed = (PinnedBlocks() + cache_->KeptBlocksAtRest(target)) * block;
   for (const std::unique_ptr<Sequence>& sequence : roster_->running()) {
     needed += layout.PiecesFor(sequence->known_count()) + block -
               sequence->lease().piece_count();

@@ -45,8 +45,10 @@ class ResizeTask {
   CapacityView ForAdmission() const;
 
  private:
-  int64_t TargetNow() const;
-  int64_t NeededBlocks() const;
+  int64_t TargetNow() const { return TargetNow(*order_, start_blocks_); }
+  int64_t TargetNow(const ResizeOrder& order, int64_t start_blocks) const;
+  absl::Status CheckReachable(const ResizeOrder& order, int64_t present) const;
+  int64_t NeededBlocks(int64_t target) const;
   bool EachCanEndIn(int64_t blocks) const;
   int64_t PreemptUntilFits();
   int64_t PinnedBlocks() const;

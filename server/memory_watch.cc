@@ -175,14 +175,14 @@ void MemoryWatch::Look(absl::Duration now) {
     Log(LogLevel::kInfo, "the cache has changed its size",
         {{"cache",
           FormatBytes(ended->report.block_count * ended->report.block_bytes)},
-         {"because", CauseText(ended->cause)},
+         {"because", ended->because},
          {"evicted_blocks", absl::StrCat(ended->report.evicted_blocks)}});
   }
   if (ended && !ended->status.ok()) {
     Log(LogLevel::kWarning,
         absl::StrCat("the cache could not change its size: ",
                      ended->status.message()),
-        {{"because", CauseText(ended->cause)}});
+        {{"because", ended->because}});
   }
   if (!order) return;
   const std::shared_ptr<ResizeSink> sink = order->sink;
@@ -198,7 +198,8 @@ std::optional<MemoryWatch::Ended> MemoryWatch::TakeEnd(absl::Duration now) {
   // Also where it did nothing, so that the next try is not at once.
   changed_ = now;
   if (end->first.ok()) ++resizes_[static_cast<size_t>(cause_)];
-  return Ended{end->first, end->second, cause_};
+  return Ended{end->first, end->second,
+               for_weights_ ? "weights are to be read" : CauseText(cause_)};
 }
 
 MemoryWatch::Seen MemoryWatch::SeenIn(const CacheSnapshot& cache) const {
@@ -272,10 +273,12 @@ absl::StatusOr<WeightRoom> MemoryWatch::HoldWeights(int64_t bytes) {
   if (cache.tiers.empty()) return WeightRoom();
   std::optional<ResizeOrder> order;
   std::shared_ptr<AutomaticResize> sink;
+  CacheRoom room;
   {
     absl::MutexLock lock(&mu_);
     weight_bytes_ = weights;
     const Seen seen = SeenIn(cache);
+    room = RoomIn(state, seen);
     ASSIGN_OR_RETURN(const int64_t target, SizeBeside(state, seen, bytes));
     if (target < seen.cache && order_ != nullptr) {
       return absl::ResourceExhaustedError(
@@ -286,6 +289,8 @@ absl::StatusOr<WeightRoom> MemoryWatch::HoldWeights(int64_t bytes) {
     if (target < seen.cache) {
       cause_ = ResizeCause::kLimit;
       order = OrderFor(target, seen);
+      order->all_or_nothing = true;
+      for_weights_ = true;
       sink = order_;
     }
   }
@@ -293,12 +298,12 @@ absl::StatusOr<WeightRoom> MemoryWatch::HoldWeights(int64_t bytes) {
     absl::MutexLock lock(&mu_);
     coming_ = {};
   });
-  if (order) RETURN_IF_ERROR(MakeRoom(*std::move(order), *sink, bytes));
+  if (order) RETURN_IF_ERROR(MakeRoom(*std::move(order), *sink, bytes, room));
   return held;
 }
 
 absl::Status MemoryWatch::MakeRoom(ResizeOrder order, AutomaticResize& sink,
-                                   int64_t bytes) {
+                                   int64_t bytes, const CacheRoom& room) {
   const int64_t target = order.target_blocks;
   Log(LogLevel::kInfo, "the cache makes room for weights",
       {{"weights", FormatBytes(bytes)}, {"blocks", absl::StrCat(target)}});
@@ -306,11 +311,11 @@ absl::Status MemoryWatch::MakeRoom(ResizeOrder order, AutomaticResize& sink,
   if (!taken.ok()) sink.OnEnd(taken, {});
   const auto [status, report] = sink.WaitForEnd();
   if (status.ok() && report.block_count <= target) return absl::OkStatus();
-  return absl::ResourceExhaustedError(
-      absl::StrCat("model_path: wanted ", FormatBytes(bytes),
-                   " for its weights and a cache of ", target,
-                   " blocks beside them, found ", report.block_count, " blocks",
-                   status.ok() ? "" : absl::StrCat(": ", status.message())));
+  return absl::ResourceExhaustedError(absl::StrCat(
+      "model_path: wanted ", FormatBytes(bytes),
+      " for its weights and a cache of ", target, " blocks beside them in ",
+      Explain(room), ", found ", report.block_count, " blocks",
+      status.ok() ? "" : absl::StrCat(": ", status.message())));
 }
 
 SizingView MemoryWatch::View(const MemoryState& state,
@@ -348,6 +353,7 @@ std::optional<ResizeOrder> MemoryWatch::Decide(const MemoryState& state,
 
 ResizeOrder MemoryWatch::OrderFor(int64_t target_bytes, const Seen& seen) {
   order_ = std::make_shared<AutomaticResize>();
+  for_weights_ = false;
   ResizeOrder order;
   order.target_blocks = target_bytes / seen.block_bytes;
   order.strategy = ResizeStrategy::kEvict;

@@ -53,8 +53,9 @@ class MemoryWatch {
   // cache and all that is there; what EngineOptions::hold_weights wants. Where
   // the cache may change its size by itself it is shrunk first, down to its
   // floor or what requests hold, for as long as the engine takes. Errors as of
-  // ReadMemoryState() and SizeCacheBeside(), and RESOURCE_EXHAUSTED if the
-  // cache cannot make room. Not before Attach().
+  // ReadMemoryState() and SizeCacheBeside(), and RESOURCE_EXHAUSTED with
+  // wanted, found and the limit if the cache cannot make room: then nothing is
+  // evicted for it. Not before Attach().
   absl::StatusOr<WeightRoom> HoldWeights(int64_t bytes)
       ABSL_LOCKS_EXCLUDED(mu_);
 
@@ -98,7 +99,7 @@ class MemoryWatch {
   struct Ended {
     absl::Status status;
     ResizeReport report;
-    ResizeCause cause = ResizeCause::kNone;
+    const char* because = "";
   };
 
   void Run();
@@ -127,8 +128,8 @@ class MemoryWatch {
   absl::StatusOr<int64_t> SizeBeside(const MemoryState& state, const Seen& seen,
                                      int64_t bytes) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  absl::Status MakeRoom(ResizeOrder order, AutomaticResize& sink, int64_t bytes)
-      ABSL_LOCKS_EXCLUDED(mu_);
+  absl::Status MakeRoom(ResizeOrder order, AutomaticResize& sink, int64_t bytes,
+                        const CacheRoom& room) ABSL_LOCKS_EXCLUDED(mu_);
 
   const CacheSizing sizing_;
   GenerationBackend* backend_ = nullptr;  // fixed by Attach()
@@ -146,6 +147,7 @@ class MemoryWatch {
   std::shared_ptr<AutomaticResize> order_ ABSL_GUARDED_BY(mu_);  // under way
   // Of the order under way, or of the last one.
   ResizeCause cause_ ABSL_GUARDED_BY(mu_) = ResizeCause::kNone;
+  bool for_weights_ ABSL_GUARDED_BY(mu_) = false;
   Counts resizes_ ABSL_GUARDED_BY(mu_) = {};
   bool stop_ ABSL_GUARDED_BY(mu_) = false;
   std::thread thread_;

@@ -278,6 +278,38 @@ TEST_F(ResizeTaskTest, AnOrderForASizeIsVoidForAnother) {
   EXPECT_EQ(TotalBlocks(), 32);
 }
 
+// Weights that were refused in the end had cost the cache what it held.
+TEST_F(ResizeTaskTest, AllOrNothingEvictsNothingForASizeOutOfReach) {
+  engine_.Submit(RandomPrompt(1, 20 * 16), 1);
+  engine_.RunUntilIdle();
+  const auto running = engine_.Submit(RandomPrompt(2, 10 * 16), 320);
+  for (int turn = 0; turn < 20; ++turn) engine_.Turn();
+  const auto resize = [this](int64_t blocks) {
+    auto sink = std::make_shared<RecordingResize>();
+    ResizeOrder order{.target_blocks = blocks, .sink = sink};
+    order.all_or_nothing = true;
+    EXPECT_TRUE(engine_.inbox().Post(std::move(order)).ok());
+    TurnUntilDone(*sink);
+    return sink;
+  };
+  const int64_t cached = engine_.Blocks().cached;
+  ASSERT_GE(cached, 20);
+  const auto beneath = resize(8);
+  EXPECT_EQ(beneath->status->code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(beneath->status->message()),
+              ::testing::AllOf(HasSubstr("wanted 8 blocks, found 64"),
+                               HasSubstr("are needed now")));
+  // What it holds would fit, what it may come to would not.
+  const auto close = resize(25);
+  EXPECT_EQ(close->status->code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(TotalBlocks(), 64);
+  EXPECT_EQ(engine_.Blocks().cached, cached);
+  EXPECT_TRUE(resize(31)->ok());
+  EXPECT_EQ(TotalBlocks(), 31);
+  engine_.RunUntilIdle();
+  EXPECT_TRUE(running->ok());
+}
+
 // A pinned system prompt in use is one run of blocks, not two.
 TEST_F(ResizeTaskTest, PinnedPrefixesInUseAreCountedOnce) {
   const auto shared = RandomPrompt(3, 20 * 16);

@@ -344,10 +344,15 @@ TEST_F(MemoryWatchTest, ACacheThatMayShrinkMakesRoomForWeights) {
   EXPECT_FALSE(Ordered());
   absl::StatusOr<WeightRoom> held = hold(400 * kMebi, [&] {
     wait();
+    EXPECT_TRUE(backend_.resize().all_or_nothing);
     EXPECT_EQ(Obey(), 460);
   });
   ASSERT_TRUE(held.ok()) << held.status();
+  testing::internal::CaptureStderr();
   Pass(absl::Hours(1));
+  EXPECT_THAT(testing::internal::GetCapturedStderr(),
+              testing::AllOf(HasSubstr("weights are to be read"),
+                             testing::Not(HasSubstr("running out"))));
   EXPECT_FALSE(Ordered()) << "the room is not to be grown into";
   held->reset();
   Pass(absl::Minutes(5));
@@ -362,9 +367,11 @@ TEST_F(MemoryWatchTest, ACacheThatMayShrinkMakesRoomForWeights) {
                                       {.block_count = 512});
       }).status();
   EXPECT_TRUE(absl::IsResourceExhausted(stuck)) << stuck;
-  EXPECT_THAT(std::string(stuck.message()),
-              HasSubstr("a cache of 410 blocks beside them, found 512 blocks: "
-                        "called off"));
+  EXPECT_THAT(
+      std::string(stuck.message()),
+      testing::AllOf(HasSubstr("a cache of 410 blocks beside them in 1 GiB "
+                               "(cgroup /sys/fs/cgroup/app/memory.max), less "),
+                     HasSubstr("found 512 blocks: called off")));
 }
 
 // The line is what an operator has when a pod is killed.
