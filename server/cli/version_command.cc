@@ -4,9 +4,12 @@
 #include <optional>
 #include <string>
 
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 
+#include "engine/model/utf8.h"
 #include "server/cli/commands.h"
 #include "server/cli/format.h"
 #include "server/cli/generation.h"
@@ -25,8 +28,26 @@ struct Named {
   std::string label;
 };
 
+// "--model", which may stand before a subcommand as well as behind it; for all
+// of them one value.
+struct ModelOption {
+  std::string value;
+  CLI::Option* before = nullptr;
+
+  void AddTo(CLI::App& command, const char* help) {
+    command.add_option("--model", value, help)
+        ->check([given = before](const std::string&) {
+          return given->count() == 0
+                     ? std::string()
+                     : std::string(
+                           "wanted once, found before and behind the "
+                           "subcommand");
+        });
+  }
+};
+using SharedModel = std::shared_ptr<ModelOption>;
+
 struct CreateOptions {
-  std::string model;
   std::string label;
   std::string path;
   int32_t warm = 0;
@@ -58,15 +79,19 @@ int List(const std::string& model, const Globals& globals) {
 }
 
 std::optional<v1::CreateCacheVersionRequest> MakeCreate(
-    const CreateOptions& options) {
+    const CreateOptions& options, const std::string& model) {
   v1::CreateCacheVersionRequest request;
-  request.set_model(options.model);
+  request.set_model(model);
   request.set_label(options.label);
   request.set_model_path(options.path);
   request.set_warm_prefix_count(options.warm);
   if (options.quota.empty()) return request;
-  const absl::StatusOr<int64_t> bytes =
-      ParseSize(options.quota, [] { return int64_t{0}; });
+  // The server wants bytes; a share of nothing would be no quota.
+  const absl::StatusOr<int64_t> bytes = ParseSize(options.quota, [&options] {
+    return absl::StatusOr<int64_t>(absl::InvalidArgumentError(
+        absl::StrCat("wanted bytes, such as 512MiB, found the share ",
+                     QuoteText(options.quota))));
+  });
   if (!bytes.ok()) {
     Complain("--quota: " + std::string(bytes.status().message()));
     return std::nullopt;
@@ -75,9 +100,10 @@ std::optional<v1::CreateCacheVersionRequest> MakeCreate(
   return request;
 }
 
-int Create(const CreateOptions& options, const Globals& globals) {
+int Create(const CreateOptions& options, const std::string& model,
+           const Globals& globals) {
   const std::optional<v1::CreateCacheVersionRequest> request =
-      MakeCreate(options);
+      MakeCreate(options, model);
   if (!request.has_value()) return kExitUsage;
   Client client(globals);
   if (!client.Connect()) return kExitConnect;
@@ -158,12 +184,12 @@ int Delete(const Named& named, const Globals& globals) {
               &v1::CacheAdmin::Stub::DeleteCacheVersion, DescribeDeletion);
 }
 
-void AddCreate(CLI::App& versions, Action& action) {
+void AddCreate(CLI::App& versions, const SharedModel& model, Action& action) {
   auto options = std::make_shared<CreateOptions>();
   CLI::App* create = versions.add_subcommand(
       "create", "Make another one beside those that serve; Ctrl-C gives it up");
-  create->add_option("--model", options->model,
-                     "Model that it is a version of; default: the first one");
+  model->AddTo(*create,
+               "Model that it is a version of; default: the first one");
   create->add_option("--label", options->label,
                      "What to call it; default: from its fingerprint");
   create->add_option("--path", options->path,
@@ -178,25 +204,24 @@ void AddCreate(CLI::App& versions, Action& action) {
       ->add_option("--quota", options->quota,
                    "Most that it keeps of what no request holds; default: all")
       ->type_name("SIZE");
-  create->callback([options, &action] {
-    action = [options](const Globals& globals) {
-      return Create(*options, globals);
+  create->callback([options, model, &action] {
+    action = [options, model](const Globals& globals) {
+      return Create(*options, model->value, globals);
     };
   });
 }
 
 // A move of one version that is named.
-void AddMove(CLI::App& versions, Action& action, const char* name,
-             const char* help, int (*move)(const Named&, const Globals&)) {
-  auto named = std::make_shared<Named>();
+void AddMove(CLI::App& versions, const SharedModel& model, Action& action,
+             const char* name, const char* help,
+             int (*move)(const Named&, const Globals&)) {
+  auto label = std::make_shared<std::string>();
   CLI::App* command = versions.add_subcommand(name, help);
-  command->add_option("label", named->label, "Its label or fingerprint")
-      ->required();
-  command->add_option("--model", named->model,
-                      "Model that it is a version of; default: any");
-  command->callback([named, move, &action] {
-    action = [named, move](const Globals& globals) {
-      return move(*named, globals);
+  command->add_option("label", *label, "Its label or fingerprint")->required();
+  model->AddTo(*command, "Model that it is a version of; default: any");
+  command->callback([label, model, move, &action] {
+    action = [label, model, move](const Globals& globals) {
+      return move({model->value, *label}, globals);
     };
   });
 }
@@ -207,28 +232,29 @@ void AddVersionCommands(CLI::App& cache, Action& action) {
   CLI::App* versions = cache.add_subcommand(
       "versions", "List the versions of models, make others, change over");
   versions->require_subcommand(0, 1);
-  auto model = std::make_shared<std::string>();
-  versions->add_option("--model", *model, "Only of this model; default: all");
+  auto model = std::make_shared<ModelOption>();
+  model->before = versions->add_option("--model", model->value,
+                                       "Only of this model; default: all");
   // Runs after a subcommand's own, if there is one.
   versions->callback([versions, model, &action] {
     if (!versions->get_subcommands().empty()) return;
-    action = [model](const Globals& globals) { return List(*model, globals); };
+    action = [model](const Globals& globals) {
+      return List(model->value, globals);
+    };
   });
-  AddCreate(*versions, action);
-  AddMove(*versions, action, "activate",
+  AddCreate(*versions, model, action);
+  AddMove(*versions, model, action, "activate",
           "Give it to all new requests that name none; running ones end where "
           "they began",
           Activate);
-  AddMove(*versions, action, "delete",
+  AddMove(*versions, model, action, "delete",
           "Retire it; its memory goes with its last request", Delete);
-  auto rolled = std::make_shared<std::string>();
   CLI::App* rollback = versions->add_subcommand(
       "rollback", "Activate the one that was active before");
-  rollback->add_option("--model", *rolled,
-                       "Model to roll back; default: the first one");
-  rollback->callback([rolled, &action] {
-    action = [rolled](const Globals& globals) {
-      return RollBack(*rolled, globals);
+  model->AddTo(*rollback, "Model to roll back; default: the first one");
+  rollback->callback([model, &action] {
+    action = [model](const Globals& globals) {
+      return RollBack(model->value, globals);
     };
   });
 }
