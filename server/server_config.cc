@@ -487,6 +487,22 @@ ConfigValue ModelNameOver(ConfigValue name, const ConfigValue& path,
   return {name.key, named, path.origin, path.rank};
 }
 
+absl::Status Refused(const Option& option, const ConfigValue& value,
+                     const absl::Status& status, absl::string_view what) {
+  return absl::Status(status.code(), absl::StrCat(option.flag, ": ", what, " (",
+                                                  value.origin, ")"));
+}
+
+// What the engine refuses is told as the option's fault.
+absl::Status CheckEngine(const Option& option, const ConfigValue& value,
+                         const EngineOptions& engine) {
+  const absl::Status status = CheckEngineOptions(engine);
+  if (status.ok()) return status;
+  const absl::string_view what = status.message();
+  // Behind the field's name.
+  return Refused(option, value, status, what.substr(what.find(": ") + 2));
+}
+
 // Takes the value over and checks it. What the engine would refuse it refuses
 // here, before a port is taken or a model loaded.
 absl::Status Apply(const Option& option, const ConfigValue& value,
@@ -495,17 +511,23 @@ absl::Status Apply(const Option& option, const ConfigValue& value,
   if (value.rank == ConfigRank::kDefault && value.value.empty()) {
     return absl::OkStatus();
   }
-  absl::Status status = option.set(target, value.value);
-  std::string what(status.message());
-  if (status.ok()) {
-    // All others are checked or defaults, so an error is this one's.
-    status = CheckEngineOptions(target.config.engine);
-    if (status.ok()) return status;
-    what = std::string(status.message());
-    what = what.substr(what.find(": ") + 2);  // behind the field's name
-  }
-  return absl::Status(status.code(), absl::StrCat(option.flag, ": ", what, " (",
-                                                  value.origin, ")"));
+  const absl::Status set = option.set(target, value.value);
+  if (!set.ok()) return Refused(option, value, set, set.message());
+  // Two options name the models, see CheckModelNames().
+  if (option.set == SetModels) return set;
+  // All others are checked or defaults, so an error is this one's.
+  return CheckEngine(option, value, target.config.engine);
+}
+
+// The models, before the first one is called `name`. A list that only the name
+// mends is no fault, and one that no name mends is the list's.
+absl::Status CheckModels(const ParsedConfig& parsed, const ConfigValue& name) {
+  EngineOptions named = parsed.config.engine;
+  if (!name.value.empty()) named.model_name = name.value;
+  if (CheckEngineOptions(named).ok()) return absl::OkStatus();
+  size_t i = 0;  // values are in the order of options
+  while (kOptions[i].set != SetModels) ++i;
+  return CheckEngine(kOptions[i], parsed.values[i], parsed.config.engine);
 }
 
 absl::Status CheckSizes(const ParsedConfig& parsed,
@@ -541,6 +563,7 @@ absl::StatusOr<ParsedConfig> ParseConfig(const ConfigSources& sources) {
     if (option.set == SetModelName) {
       value = ModelNameOver(std::move(value), parsed.values.back(),
                             parsed.config.engine.model_name);
+      RETURN_IF_ERROR(CheckModels(parsed, value));
     }
     RETURN_IF_ERROR(Apply(option, value, {parsed.config, sources}));
     parsed.values.push_back(std::move(value));

@@ -199,6 +199,14 @@ TEST_F(ServerConfigTest, ModelsFromEverySource) {
               {"--model: ", "\"b\" twice", "flag --model"});
   ExpectError({"--model=b=1", "--model=c=2", "--model-name=c"},
               {"--model-name: ", "\"c\" twice"});
+  // A name may be what tells two files apart; and it mends no others.
+  EXPECT_EQ(models(Parse(
+                {"--model=x/m.gguf", "--model=y/m.gguf", "--model-name=foo"})),
+            "foo=x/m.gguf =y/m.gguf");
+  ExpectError({"--model=x/m.gguf", "--model=y/m.gguf"},
+              {"--model: ", "\"m\" twice", "flag --model"});
+  ExpectError({"--model=a=1", "--model=b=2", "--model=b=3", "--model-name=q"},
+              {"--model: ", "\"b\" twice", "flag --model"});
 }
 
 // A list may come as flags, as one text with commas, or as a list.
