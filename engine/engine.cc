@@ -33,6 +33,7 @@
 #include "engine/version_directory.h"
 #include "engine/version_keeper.h"
 #include "engine/version_loader.h"
+#include "engine/walk_turn.h"
 
 namespace kvasir {
 namespace {
@@ -128,9 +129,9 @@ struct Engine::Impl {
   // The same for what `work(desk)` does with prefixes.
   template <typename Work>
   auto AtDesk(Work work) -> decltype(work(std::declval<PrefixDesk&>()));
-  // The order, a slice at each turn of the engine. Nobody else may touch it.
+  // The whole order, as far as somebody wants it. Nobody else may touch it.
   template <typename Order>
-  absl::Status BySlices(Order& order);
+  absl::Status Walk(Order& order, const StillWanted& wanted);
 
   const Clock& clock = Clock::Steady();
 
@@ -232,10 +233,13 @@ auto Engine::Impl::AtDesk(Work work)
 }
 
 template <typename Order>
-absl::Status Engine::Impl::BySlices(Order& order) {
+absl::Status Engine::Impl::Walk(Order& order, const StillWanted& wanted) {
   for (bool done = false; !done;) {
-    ASSIGN_OR_RETURN(done, AtDesk([&order](PrefixDesk& desk) {
-                       return desk.Continue(order);
+    if (wanted && !wanted()) {
+      return absl::CancelledError("nobody waits for it any more");
+    }
+    ASSIGN_OR_RETURN(done, AtDesk([this, &order](PrefixDesk& desk) {
+                       return WalkForATurn(clock, desk, order);
                      }));
   }
   return absl::OkStatus();
@@ -334,9 +338,9 @@ absl::StatusOr<FlushOutcome> Engine::FlushCache() {
 }
 
 absl::StatusOr<std::vector<CachedPrefix>> Engine::ListPrefixes(
-    const PrefixSelection& selection) {
+    const PrefixSelection& selection, const StillWanted& wanted) {
   PrefixListOrder order{.selection = selection};
-  RETURN_IF_ERROR(impl_->BySlices(order));
+  RETURN_IF_ERROR(impl_->Walk(order, wanted));
   return TakeSorted(order);
 }
 
@@ -358,9 +362,9 @@ absl::StatusOr<CachedPrefix> Engine::UnpinPrefix(std::string_view id) {
 }
 
 absl::StatusOr<EvictedPrefixes> Engine::EvictPrefixes(
-    const PrefixSelection& selection, bool dry_run) {
+    const PrefixSelection& selection, bool dry_run, const StillWanted& wanted) {
   PrefixSweepOrder order{.selection = selection, .dry_run = dry_run};
-  RETURN_IF_ERROR(impl_->BySlices(order));
+  RETURN_IF_ERROR(impl_->Walk(order, wanted));
   return order.evicted;
 }
 
@@ -372,9 +376,9 @@ absl::StatusOr<EvictedPrefixes> Engine::EvictPrefixes(
 }
 
 absl::StatusOr<EvictedPrefixes> Engine::FlushPrefixes(
-    const PrefixSelection& selection) {
+    const PrefixSelection& selection, const StillWanted& wanted) {
   PrefixSweepOrder order{.selection = selection, .flush = true};
-  RETURN_IF_ERROR(impl_->BySlices(order));
+  RETURN_IF_ERROR(impl_->Walk(order, wanted));
   return order.evicted;
 }
 

@@ -167,20 +167,25 @@ class Engine {
 
   // What an operator does with prefixes by name; see PrefixDesk. Each waits for
   // the end of the step in hand. UNAVAILABLE once the engine ends.
+  //
+  // What takes a selection walks through the cache, a turn after each step (see
+  // kWalkTurn), and ends with CANCELLED once nobody wants it any more: what it
+  // has dropped until then is gone.
   absl::StatusOr<std::vector<CachedPrefix>> ListPrefixes(
-      const PrefixSelection& selection);
+      const PrefixSelection& selection, const StillWanted& wanted = nullptr);
   absl::StatusOr<CachedPrefix> GetPrefix(std::string_view id);
   // For `ttl` from now on, which may be infinite.
   absl::StatusOr<CachedPrefix> PinPrefix(std::string_view id,
                                          absl::Duration ttl);
   absl::StatusOr<CachedPrefix> UnpinPrefix(std::string_view id);
   absl::StatusOr<EvictedPrefixes> EvictPrefixes(
-      const PrefixSelection& selection, bool dry_run);
+      const PrefixSelection& selection, bool dry_run,
+      const StillWanted& wanted = nullptr);
   absl::StatusOr<EvictedPrefixes> EvictPrefixes(std::vector<std::string> ids,
                                                 bool dry_run);
   // All that are meant, pinned ones too, but for what requests hold.
   absl::StatusOr<EvictedPrefixes> FlushPrefixes(
-      const PrefixSelection& selection);
+      const PrefixSelection& selection, const StillWanted& wanted = nullptr);
 
   // Changes the size of the cache while requests run; the order's sink is told
   // how it goes. UNAVAILABLE once the engine ends; the sink then gets nothing.

@@ -4,6 +4,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -59,6 +60,11 @@ struct PrefixSelection {
   std::optional<bool> pinned = {};
   int64_t min_tokens = 0;
 };
+
+// Whether whoever asked for a walk through the cache still waits for it; asked
+// between two turns of the engine, on the thread that asked for the walk.
+// Empty: somebody always does.
+using StillWanted = std::function<bool()>;
 
 // What an eviction by name freed, or would free.
 struct EvictedPrefixes {

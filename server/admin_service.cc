@@ -51,7 +51,7 @@ grpc::ServerUnaryReactor* AdminService::FlushCache(
     ASSIGN_OR_RETURN(GenerationBackend * backend, state_->Loaded());
     ASSIGN_OR_RETURN(const v1::FlushCacheRequest request,
                      ParseRequest<v1::FlushCacheRequest>(*wire));
-    return StartFlush(request, call, *backend, *work_);
+    return StartFlush(request, call, *backend, *work_, *walking_);
   };
   if (const absl::Status started = start(); !started.ok()) {
     return call.Finish(started);

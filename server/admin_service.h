@@ -56,26 +56,29 @@ using RawAdminService =
     return new RefusedStream(stats_, "kvasir.v1.CacheAdmin/" #Method);    \
   }
 
-// A method of CacheAdmin that AnswerMethod() answers on the pool.
-#define KVASIR_POOLED_UNARY(Method)                                          \
+// A method of CacheAdmin that AnswerMethod() answers on a pool.
+#define KVASIR_POOLED_UNARY(Method, pool)                                    \
   grpc::ServerUnaryReactor* Method(grpc::CallbackServerContext* context,     \
                                    const grpc::ByteBuffer* wire,             \
                                    grpc::ByteBuffer* answer) override {      \
     return AnswerFromPool<v1::Method##Request>(                              \
         UnaryCall(context, answer, stats_, "kvasir.v1.CacheAdmin/" #Method), \
-        *wire, *state_, *work_, Answer##Method);                             \
+        *wire, *state_, *pool, Answer##Method);                              \
   }
 
 // kvasir.v1.CacheAdmin. What waits for the engine runs on `work`, not on gRPC's
-// threads; prompts to be warmed are tokenised on `warming`, which may take
-// long. What is pointed to outlives the service.
+// threads. What takes longer runs elsewhere, so that no other call waits behind
+// it: walks through the cache on `walking`, which has one thread for them all,
+// and prompts to be warmed are tokenised on `warming`. What is pointed to
+// outlives the service.
 class AdminService final : public RawAdminService {
  public:
   AdminService(ServerState* state, CallStats* stats, WorkPool* work,
-               WorkPool* warming, MemoryWatch* memory)
+               WorkPool* walking, WorkPool* warming, MemoryWatch* memory)
       : state_(state),
         stats_(stats),
         work_(work),
+        walking_(walking),
         warming_(warming),
         memory_(memory) {}
 
@@ -109,11 +112,11 @@ class AdminService final : public RawAdminService {
       grpc::CallbackServerContext* context,
       const grpc::ByteBuffer* wire) override;
 
-  KVASIR_POOLED_UNARY(ListPrefixes)
-  KVASIR_POOLED_UNARY(GetPrefix)
-  KVASIR_POOLED_UNARY(PinPrefix)
-  KVASIR_POOLED_UNARY(UnpinPrefix)
-  KVASIR_POOLED_UNARY(EvictPrefixes)
+  KVASIR_POOLED_UNARY(ListPrefixes, walking_)
+  KVASIR_POOLED_UNARY(GetPrefix, work_)
+  KVASIR_POOLED_UNARY(PinPrefix, work_)
+  KVASIR_POOLED_UNARY(UnpinPrefix, work_)
+  KVASIR_POOLED_UNARY(EvictPrefixes, walking_)
 
   KVASIR_REFUSED_STREAM(WatchCacheStats)
   KVASIR_REFUSED_STREAM(SaveSnapshot)
@@ -126,6 +129,7 @@ class AdminService final : public RawAdminService {
   ServerState* const state_;
   CallStats* const stats_;
   WorkPool* const work_;
+  WorkPool* const walking_;
   WorkPool* const warming_;
   MemoryWatch* const memory_;
 };

@@ -74,11 +74,12 @@ absl::StatusOr<FlushWait> DecodeWait(const v1::FlushCacheRequest& request) {
 }
 
 absl::StatusOr<v1::FlushCacheResponse> Flush(const FlushTarget& target,
-                                             GenerationBackend& backend) {
+                                             GenerationBackend& backend,
+                                             const StillWanted& wanted) {
   FlushOutcome outcome;
   if (target.has_value()) {
     ASSIGN_OR_RETURN(const EvictedPrefixes evicted,
-                     backend.FlushPrefixes(*target));
+                     backend.FlushPrefixes(*target, wanted));
     outcome = {evicted.blocks, evicted.bytes};
   } else {
     ASSIGN_OR_RETURN(outcome, backend.FlushCache());
@@ -89,19 +90,34 @@ absl::StatusOr<v1::FlushCacheResponse> Flush(const FlushTarget& target,
   return answer;
 }
 
+absl::Status PostFlush(UnaryCall call, const FlushTarget& target,
+                       GenerationBackend& backend, WorkPool& walking) {
+  return walking.Post([call, target, &backend]() mutable {
+    // Who has given up must not find it done after all.
+    if (call.cancelled()) {
+      call.Finish(absl::CancelledError("the call was cancelled"));
+      return;
+    }
+    call.Finish(Flush(target, backend, [&call] { return !call.cancelled(); }));
+  });
+}
+
 // A flush that waits until no request is in flight. Many may wait, one thread
 // asks them in turn.
 struct WaitingFlush {
   UnaryCall call;
   FlushTarget target;
   GenerationBackend* backend;
+  WorkPool* walking;
   absl::Duration wait;
   absl::Duration deadline;  // steady
 
-  // Whether the call has been answered; it is when this is the last chance.
+  // Whether the call is answered or about to be; it is when this is the last
+  // chance.
   bool Answer(bool last_chance) {
     if (backend->WaitIdle(absl::ZeroDuration())) {
-      call.Finish(Flush(target, *backend));
+      const absl::Status begun = PostFlush(call, target, *backend, *walking);
+      if (!begun.ok()) call.Finish(begun);
     } else if (call.cancelled()) {
       call.Finish(absl::CancelledError("the call ended"));
     } else if (last_chance || Clock::Steady().Now() >= deadline) {
@@ -120,18 +136,16 @@ struct WaitingFlush {
 }  // namespace
 
 absl::Status StartFlush(const v1::FlushCacheRequest& request, UnaryCall call,
-                        GenerationBackend& backend, WorkPool& work) {
+                        GenerationBackend& backend, WorkPool& work,
+                        WorkPool& walking) {
   ASSIGN_OR_RETURN(const FlushTarget target, DecodeTarget(request, backend));
   RETURN_IF_ERROR(CheckTiers(request.tiers()));
   ASSIGN_OR_RETURN(const FlushWait wait, DecodeWait(request));
-  if (!wait.has_value()) {
-    return work.Post([call, target, &backend]() mutable {
-      call.Finish(Flush(target, backend));
-    });
-  }
-  return work.Watch([flush = WaitingFlush{call, target, &backend, *wait,
-                                          Clock::Steady().Now() + *wait}](
-                        bool ending) mutable { return flush.Answer(ending); });
+  if (!wait.has_value()) return PostFlush(call, target, backend, walking);
+  return work.Watch(
+      [flush = WaitingFlush{call, target, &backend, &walking, *wait,
+                            Clock::Steady().Now() + *wait}](
+          bool ending) mutable { return flush.Answer(ending); });
 }
 
 }  // namespace kvasir

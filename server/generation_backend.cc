@@ -47,8 +47,8 @@ class EngineBackend final : public GenerationBackend {
     return engine_->FlushCache();
   }
   absl::StatusOr<std::vector<CachedPrefix>> ListPrefixes(
-      const PrefixSelection& selection) override {
-    return engine_->ListPrefixes(selection);
+      const PrefixSelection& selection, const StillWanted& wanted) override {
+    return engine_->ListPrefixes(selection, wanted);
   }
   absl::StatusOr<CachedPrefix> GetPrefix(std::string_view id) override {
     return engine_->GetPrefix(id);
@@ -61,16 +61,17 @@ class EngineBackend final : public GenerationBackend {
     return engine_->UnpinPrefix(id);
   }
   absl::StatusOr<EvictedPrefixes> EvictPrefixes(
-      const PrefixSelection& selection, bool dry_run) override {
-    return engine_->EvictPrefixes(selection, dry_run);
+      const PrefixSelection& selection, bool dry_run,
+      const StillWanted& wanted) override {
+    return engine_->EvictPrefixes(selection, dry_run, wanted);
   }
   absl::StatusOr<EvictedPrefixes> EvictPrefixes(std::vector<std::string> ids,
                                                 bool dry_run) override {
     return engine_->EvictPrefixes(std::move(ids), dry_run);
   }
   absl::StatusOr<EvictedPrefixes> FlushPrefixes(
-      const PrefixSelection& selection) override {
-    return engine_->FlushPrefixes(selection);
+      const PrefixSelection& selection, const StillWanted& wanted) override {
+    return engine_->FlushPrefixes(selection, wanted);
   }
   absl::Status ResizeCache(ResizeOrder order) override {
     return engine_->ResizeCache(std::move(order));

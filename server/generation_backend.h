@@ -40,17 +40,18 @@ class GenerationBackend {
                       std::string_view reason) = 0;
   virtual absl::StatusOr<FlushOutcome> FlushCache() = 0;
   virtual absl::StatusOr<std::vector<CachedPrefix>> ListPrefixes(
-      const PrefixSelection& selection) = 0;
+      const PrefixSelection& selection, const StillWanted& wanted) = 0;
   virtual absl::StatusOr<CachedPrefix> GetPrefix(std::string_view id) = 0;
   virtual absl::StatusOr<CachedPrefix> PinPrefix(std::string_view id,
                                                  absl::Duration ttl) = 0;
   virtual absl::StatusOr<CachedPrefix> UnpinPrefix(std::string_view id) = 0;
   virtual absl::StatusOr<EvictedPrefixes> EvictPrefixes(
-      const PrefixSelection& selection, bool dry_run) = 0;
+      const PrefixSelection& selection, bool dry_run,
+      const StillWanted& wanted) = 0;
   virtual absl::StatusOr<EvictedPrefixes> EvictPrefixes(
       std::vector<std::string> ids, bool dry_run) = 0;
   virtual absl::StatusOr<EvictedPrefixes> FlushPrefixes(
-      const PrefixSelection& selection) = 0;
+      const PrefixSelection& selection, const StillWanted& wanted) = 0;
   virtual absl::Status ResizeCache(ResizeOrder order) = 0;
   virtual absl::Status WarmCache(WarmOrder order) = 0;
   virtual void BeginDrain() = 0;

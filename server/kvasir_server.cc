@@ -74,13 +74,14 @@ struct KvasirServer::Impl {
         exporter(&state, &calls, &memory),
         inference(&state, &calls, &tokenizing,
                   GenerateReactor::Limits{config.stream_queue_limit}),
-        admin(&state, &calls, &administering, &warming, &memory) {}
+        admin(&state, &calls, &administering, &walking, &warming, &memory) {}
 
   ServerState state;
   CallStats calls;
   MemoryWatch memory;
   MetricsExporter exporter;
   std::unique_ptr<GenerationBackend> backend;
+  WorkPool walking{{.task_name = "walks through the cache"}};
   WorkPool administering{{.task_name = "administrative calls"}};
   WorkPool warming{{.max_tasks = kMaxWaitingWarmCalls,
                     .max_bytes = kMaxWaitingWarmBytes,

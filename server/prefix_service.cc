@@ -17,13 +17,14 @@ namespace kvasir {
 namespace {
 
 absl::StatusOr<EvictedPrefixes> Evict(const v1::EvictPrefixesRequest& request,
-                                      GenerationBackend& backend) {
+                                      GenerationBackend& backend,
+                                      const StillWanted& wanted) {
   switch (request.selection_case()) {
     case v1::EvictPrefixesRequest::kFilter: {
       ASSIGN_OR_RETURN(
           const PrefixSelection selection,
           DecodeFilter(request.filter(), request.model(), backend));
-      return backend.EvictPrefixes(selection, request.dry_run());
+      return backend.EvictPrefixes(selection, request.dry_run(), wanted);
     }
     case v1::EvictPrefixesRequest::kIds:
       break;
@@ -47,12 +48,13 @@ absl::StatusOr<EvictedPrefixes> Evict(const v1::EvictPrefixesRequest& request,
 }  // namespace
 
 absl::StatusOr<v1::ListPrefixesResponse> AnswerListPrefixes(
-    const v1::ListPrefixesRequest& request, GenerationBackend& backend) {
+    const v1::ListPrefixesRequest& request, GenerationBackend& backend,
+    const StillWanted& wanted) {
   ASSIGN_OR_RETURN(const PrefixSort sort, DecodeOrderBy(request.order_by()));
   ASSIGN_OR_RETURN(const PrefixSelection selection,
                    DecodeFilter(request.filter(), request.model(), backend));
   ASSIGN_OR_RETURN(std::vector<CachedPrefix> prefixes,
-                   backend.ListPrefixes(selection));
+                   backend.ListPrefixes(selection, wanted));
   ASSIGN_OR_RETURN(const PrefixPage page,
                    FindPrefixPage(std::move(prefixes), sort,
                                   request.page_size(), request.page_token()));
@@ -102,9 +104,11 @@ absl::StatusOr<v1::UnpinPrefixResponse> AnswerUnpinPrefix(
 }
 
 absl::StatusOr<v1::EvictPrefixesResponse> AnswerEvictPrefixes(
-    const v1::EvictPrefixesRequest& request, GenerationBackend& backend) {
+    const v1::EvictPrefixesRequest& request, GenerationBackend& backend,
+    const StillWanted& wanted) {
   RETURN_IF_ERROR(CheckTiers(request.tiers()));
-  ASSIGN_OR_RETURN(const EvictedPrefixes evicted, Evict(request, backend));
+  ASSIGN_OR_RETURN(const EvictedPrefixes evicted,
+                   Evict(request, backend, wanted));
   v1::EvictPrefixesResponse answer;
   answer.set_evicted_block_count(evicted.blocks);
   answer.set_freed_bytes(evicted.bytes);

@@ -9,11 +9,13 @@
 namespace kvasir {
 
 // What CacheAdmin's calls about prefixes answer. Each waits for the engine, so
-// none may run on a thread of gRPC. Errors are INVALID_ARGUMENT and
+// none may run on a thread of gRPC. Those that are asked whether they are still
+// `wanted` may walk through the whole cache. Errors are INVALID_ARGUMENT and
 // UNIMPLEMENTED with the field's name, and those of the engine.
 
 absl::StatusOr<v1::ListPrefixesResponse> AnswerListPrefixes(
-    const v1::ListPrefixesRequest& request, GenerationBackend& backend);
+    const v1::ListPrefixesRequest& request, GenerationBackend& backend,
+    const StillWanted& wanted);
 
 absl::StatusOr<v1::GetPrefixResponse> AnswerGetPrefix(
     const v1::GetPrefixRequest& request, GenerationBackend& backend);
@@ -25,7 +27,8 @@ absl::StatusOr<v1::UnpinPrefixResponse> AnswerUnpinPrefix(
     const v1::UnpinPrefixRequest& request, GenerationBackend& backend);
 
 absl::StatusOr<v1::EvictPrefixesResponse> AnswerEvictPrefixes(
-    const v1::EvictPrefixesRequest& request, GenerationBackend& backend);
+    const v1::EvictPrefixesRequest& request, GenerationBackend& backend,
+    const StillWanted& wanted);
 
 }  // namespace kvasir
 

@@ -3,6 +3,7 @@
 
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -78,7 +79,9 @@ grpc::ServerUnaryReactor* AnswerWithModel(UnaryCall call,
 }
 
 // Answers a call that needs the model with what `answer(request, backend)`
-// says, which may wait for the engine, on a thread of `work`.
+// says, which may wait for the engine, on a thread of `work`. One that takes
+// long wants to know whether it is still wanted: `answer(request, backend,
+// wanted)`.
 template <typename Request, typename Answer>
 grpc::ServerUnaryReactor* AnswerFromPool(UnaryCall call,
                                          const grpc::ByteBuffer& wire,
@@ -94,7 +97,14 @@ grpc::ServerUnaryReactor* AnswerFromPool(UnaryCall call,
             call.Finish(absl::CancelledError("the call was cancelled"));
             return;
           }
-          call.Finish(answer(request, *backend));
+          if constexpr (std::is_invocable_v<Answer, const Request&,
+                                            GenerationBackend&,
+                                            const StillWanted&>) {
+            call.Finish(answer(request, *backend,
+                               [&call] { return !call.cancelled(); }));
+          } else {
+            call.Finish(answer(request, *backend));
+          }
         });
   };
   if (const absl::Status started = start(); !started.ok()) {

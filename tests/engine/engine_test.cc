@@ -339,6 +339,23 @@ TEST(Engine, FlushLeavesNothingBehind) {
   EXPECT_TRUE(engine->WaitIdle(absl::InfiniteDuration()));
 }
 
+// A client that had given up left its walk running, ahead of those that had
+// not.
+TEST(Engine, AWalkThatNobodyWantsIsGivenUp) {
+  const auto engine = StartEngine(TinyOptions());
+  Generate(*engine, MakeRequest("a", RandomPrompt(1, 100), 20));
+  int asked = 0;
+  const StillWanted gone = [&asked] { return ++asked < 0; };
+  EXPECT_TRUE(absl::IsCancelled(engine->ListPrefixes({}, gone).status()));
+  EXPECT_TRUE(
+      absl::IsCancelled(engine->EvictPrefixes({}, false, gone).status()));
+  EXPECT_TRUE(absl::IsCancelled(engine->FlushPrefixes({}, gone).status()));
+  EXPECT_EQ(asked, 3);
+  EXPECT_EQ(UsedBlocks(*engine), 7);
+  const StillWanted stays = [] { return true; };
+  EXPECT_EQ(engine->FlushPrefixes({}, stays)->blocks, 7);
+}
+
 TEST(Engine, CancelEndsARequestAndOnlyThatOne) {
   const auto engine = StartEngine(TinyOptions());
   const auto endless =

@@ -1,10 +1,12 @@
 // Calls about prefixes to a live server whose engine is a stand-in.
 
+#include <atomic>
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "absl/time/clock.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -170,6 +172,79 @@ TEST_F(PrefixCallsTest, EvictRefusalsAreNamed) {
   request.add_tiers(v1::CACHE_TIER_DISK);
   ExpectEvictRefused(request, grpc::UNIMPLEMENTED, "tiers: ");
   EXPECT_TRUE(backend_->moves().empty());
+}
+
+// A call on its way, for as long as this lives.
+template <typename Answer>
+struct Pending {
+  grpc::ClientContext context;
+  grpc::CompletionQueue queue;
+  std::unique_ptr<grpc::ClientAsyncResponseReader<Answer>> reader;
+  Answer answer;
+  grpc::Status status;
+
+  void Begin() { reader->Finish(&answer, &status, this); }
+  void Wait() {
+    void* tag = nullptr;
+    bool ok = false;
+    ASSERT_TRUE(queue.Next(&tag, &ok));
+  }
+};
+
+void WaitUntil(const std::atomic<int>& count, int wanted) {
+  while (count < wanted) absl::SleepFor(absl::Milliseconds(1));
+}
+
+// One thread did all administrative calls, and those behind a walk through a
+// big cache waited into their deadlines; and the walk went on after its client
+// had gone.
+TEST_F(PrefixCallsTest, AWalkHoldsUpNobodyAndEndsWithItsClient) {
+  backend_->hold_walks = true;
+  Pending<v1::ListPrefixesResponse> list;
+  list.reader = live_.admin().AsyncListPrefixes(&list.context, {}, &list.queue);
+  list.Begin();
+  WaitUntil(backend_->walks_begun, 1);
+
+  grpc::ClientContext context;
+  v1::PinPrefixRequest pin;
+  pin.set_prefix_id(all_.front().id);
+  v1::PinPrefixResponse pinned;
+  EXPECT_TRUE(live_.admin().PinPrefix(&context, pin, &pinned).ok());
+
+  list.context.TryCancel();
+  list.Wait();
+  EXPECT_EQ(list.status.error_code(), grpc::StatusCode::CANCELLED);
+  WaitUntil(backend_->walks_given_up, 1);
+  backend_->hold_walks = false;
+}
+
+// The flush that one had waited for kept all others from their answers.
+TEST_F(PrefixCallsTest, AFlushHoldsUpNobodyWhoWaitsToFlush) {
+  backend_->hold_walks = true;
+  v1::FlushCacheRequest request;
+  request.set_scope(v1::FLUSH_SCOPE_SALT);
+  request.set_value("s");
+  request.mutable_wait()->set_seconds(60);
+  Pending<v1::FlushCacheResponse> first;
+  first.reader =
+      live_.admin().AsyncFlushCache(&first.context, request, &first.queue);
+  first.Begin();
+  WaitUntil(backend_->walks_begun, 1);
+
+  backend_->busy = true;
+  request.mutable_wait()->set_seconds(0);
+  request.mutable_wait()->set_nanos(1000000);
+  grpc::ClientContext context;
+  v1::FlushCacheResponse answer;
+  const grpc::Status status =
+      live_.admin().FlushCache(&context, request, &answer);
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::FAILED_PRECONDITION)
+      << status.error_message();
+
+  backend_->hold_walks = false;
+  first.Wait();
+  EXPECT_TRUE(first.status.ok()) << first.status.error_message();
+  EXPECT_EQ(first.answer.freed_blocks(), 3);
 }
 
 }  // namespace

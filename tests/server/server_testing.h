@@ -1,6 +1,7 @@
 #ifndef KVASIR_TESTS_SERVER_SERVER_TESTING_H_
 #define KVASIR_TESTS_SERVER_SERVER_TESTING_H_
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <fstream>
@@ -14,8 +15,10 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/synchronization/mutex.h"
+#include "absl/time/clock.h"
 #include "gtest/gtest.h"
 
+#include "cache/base/status_macros.h"
 #include "engine/model/tokenizer.h"
 #include "engine/model_runner.h"
 #include "engine/version_directory.h"
@@ -136,7 +139,8 @@ class FakeBackend final : public GenerationBackend {
     return FlushOutcome{3, 4096};
   }
   absl::StatusOr<std::vector<CachedPrefix>> ListPrefixes(
-      const PrefixSelection& selection) override {
+      const PrefixSelection& selection, const StillWanted& wanted) override {
+    RETURN_IF_ERROR(Walk(wanted));
     absl::MutexLock lock(&mu_);
     selection_ = selection;
     return prefixes_;
@@ -153,7 +157,9 @@ class FakeBackend final : public GenerationBackend {
     return Named(absl::StrCat("unpin ", View(id)));
   }
   absl::StatusOr<EvictedPrefixes> EvictPrefixes(
-      const PrefixSelection& selection, bool dry_run) override {
+      const PrefixSelection& selection, bool dry_run,
+      const StillWanted& wanted) override {
+    RETURN_IF_ERROR(Walk(wanted));
     absl::MutexLock lock(&mu_);
     selection_ = selection;
     moves_.push_back(dry_run ? "try to evict" : "evict");
@@ -168,7 +174,8 @@ class FakeBackend final : public GenerationBackend {
     return EvictedPrefixes{5, 8192, 2};
   }
   absl::StatusOr<EvictedPrefixes> FlushPrefixes(
-      const PrefixSelection& selection) override {
+      const PrefixSelection& selection, const StillWanted& wanted) override {
+    RETURN_IF_ERROR(Walk(wanted));
     absl::MutexLock lock(&mu_);
     selection_ = selection;
     return EvictedPrefixes{3, 4096, 0};
@@ -190,6 +197,12 @@ class FakeBackend final : public GenerationBackend {
     absl::MutexLock lock(&mu_);
     return stats_;
   }
+
+  // While this is set, walks through the cache go on until nobody wants them.
+  std::atomic<bool> hold_walks{false};
+  // Those that have begun and those that were given up.
+  std::atomic<int> walks_begun{0};
+  std::atomic<int> walks_given_up{0};
 
   // The sink of the `index`th submission; waits until it is there.
   std::shared_ptr<TokenSink> sink(size_t index) {
@@ -213,6 +226,10 @@ class FakeBackend final : public GenerationBackend {
   WarmOrder warm() const {
     absl::MutexLock lock(&mu_);
     return warm_;
+  }
+  void DropWarm() {
+    absl::MutexLock lock(&mu_);
+    warm_ = {};
   }
   std::vector<std::string> cancelled() const {
     absl::MutexLock lock(&mu_);
@@ -249,6 +266,16 @@ class FakeBackend final : public GenerationBackend {
     AddVersion(label, VersionState::kServing);
     entries_.back().info.weights_digest = digest;
     entries_.back().info.weight_bytes = weight_bytes;
+    directory_.Publish(entries_);
+  }
+  // From now on the newest version is told first.
+  void ListBackwards() {
+    std::reverse(entries_.begin(), entries_.end());
+    directory_.Publish(entries_);
+  }
+  void ActivateLastVersion() {
+    for (auto& entry : entries_) entry.info.active = false;
+    entries_.back().info.active = true;
     directory_.Publish(entries_);
   }
   void RetireLastVersion() {
@@ -298,6 +325,17 @@ class FakeBackend final : public GenerationBackend {
   std::function<void()> on_submit;
 
  private:
+  absl::Status Walk(const StillWanted& wanted) {
+    ++walks_begun;
+    while (hold_walks) {
+      if (wanted && !wanted()) {
+        ++walks_given_up;
+        return absl::CancelledError("nobody waits for it any more");
+      }
+      absl::SleepFor(absl::Milliseconds(1));
+    }
+    return absl::OkStatus();
+  }
   void PublishFirst() {
     entries_.clear();
     Publish(info_, VersionState::kServing, true);
