@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 
+#include "cache/base/check.h"
 #include "cache/base/status_macros.h"
 #include "server/text.h"
 
@@ -37,6 +38,7 @@ absl::StatusOr<Page> FindPage(int32_t page_size, std::string_view page_token,
     return absl::InvalidArgumentError(absl::StrCat(
         "page_size: wanted 0 to ", kMaxPageSize, ", found ", page_size));
   }
+  KV_CHECK(std::is_sorted(ids.begin(), ids.end()));
   ASSIGN_OR_RETURN(const int64_t after, DecodeToken(page_token));
   const auto size = static_cast<size_t>(
       page_size == 0 ? kMaxPageSize : std::min(page_size, kMaxPageSize));

@@ -154,6 +154,11 @@ absl::StatusOr<v1::ListCacheVersionsResponse> AnswerListVersions(
   std::erase_if(versions, [&wire](const VersionInfo& info) {
     return !wire.model().empty() && info.model != wire.model();
   });
+  // Pages go by ids, which count up as versions are made.
+  std::sort(versions.begin(), versions.end(),
+            [](const VersionInfo& a, const VersionInfo& b) {
+              return a.id.value() < b.id.value();
+            });
   std::vector<int64_t> ids;
   for (const VersionInfo& info : versions) ids.push_back(info.id.value());
   ASSIGN_OR_RETURN(const Page page,

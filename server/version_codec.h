@@ -40,7 +40,8 @@ v1::CacheVersion EncodeVersion(const VersionInfo& info,
 v1::CacheVersion EncodeVersion(const VersionInfo& info,
                                const GenerationBackend& backend);
 
-// INVALID_ARGUMENT as of FindPage(), NOT_FOUND for an unknown model.
+// In the order in which they were made. INVALID_ARGUMENT as of FindPage(),
+// NOT_FOUND for an unknown model.
 absl::StatusOr<v1::ListCacheVersionsResponse> AnswerListVersions(
     const v1::ListCacheVersionsRequest& wire, const GenerationBackend& backend);
 

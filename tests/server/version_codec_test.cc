@@ -100,6 +100,8 @@ TEST(AnswerListVersions, OldestFirstInPages) {
   for (const char* label : {"b", "c", "d"}) {
     backend.AddVersion(label, VersionState::kServing);
   }
+  // Models are loaded side by side, and each one's versions are told together.
+  backend.ListBackwards();
   v1::ListCacheVersionsRequest request;
   request.set_page_size(3);
   std::vector<std::string> labels;
