@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 
 #include "cache/base/status_macros.h"
+#include "engine/model/utf8.h"
 #include "engine/warm_order.h"
 #include "server/log.h"
 #include "server/request_parse.h"
@@ -42,8 +43,19 @@ class WarmCall final : public WarmSink {
   const std::shared_ptr<ProgressReactor> reactor_;
 };
 
+// Nobody warms what is deleted; and who holds it keeps its weights.
+absl::Status CheckKept(const ServedVersion& version,
+                       const GenerationBackend& backend) {
+  for (const VersionInfo& info : backend.Versions()) {
+    if (info.id == version.id() && !info.retiring) return absl::OkStatus();
+  }
+  return absl::FailedPreconditionError(absl::StrCat(
+      "version: ", QuoteText(version.label()), " has been deleted"));
+}
+
 // The prompts that `order` is to warm.
 absl::Status AddPrefixes(const v1::WarmCacheRequest& request,
+                         const GenerationBackend& backend,
                          const ServerState& state, ProgressReactor& reactor,
                          WarmOrder& order) {
   const ServedModel model = ModelOf(*order.version);
@@ -51,6 +63,7 @@ absl::Status AddPrefixes(const v1::WarmCacheRequest& request,
   int64_t tokens = 0;
   for (int i = 0; i < request.prompts_size(); ++i) {
     RETURN_IF_ERROR(state.Accepting().status());
+    RETURN_IF_ERROR(CheckKept(*order.version, backend));
     if (!reactor.Report([&] { return ToBytes(EncodeWarmReport(report)); })) {
       return absl::CancelledError("the call was cancelled");
     }
@@ -62,25 +75,36 @@ absl::Status AddPrefixes(const v1::WarmCacheRequest& request,
   return absl::OkStatus();
 }
 
+absl::StatusOr<WarmOrder> SettingsOf(const v1::WarmCacheRequest& request,
+                                     const GenerationBackend& backend) {
+  ASSIGN_OR_RETURN(std::shared_ptr<const ServedVersion> version,
+                   ChooseVersion(backend, request.model(), request.version()));
+  return DecodeWarmSettings(request, std::move(version));
+}
+
+absl::Status HandOver(const v1::WarmCacheRequest& request,
+                      GenerationBackend& backend, const ServerState& state,
+                      const std::shared_ptr<ProgressReactor>& reactor) {
+  ASSIGN_OR_RETURN(WarmOrder order, SettingsOf(request, backend));
+  RETURN_IF_ERROR(AddPrefixes(request, backend, state, *reactor, order));
+  order.sink = std::make_shared<WarmCall>(reactor);
+  return backend.WarmCache(std::move(order));
+}
+
 }  // namespace
 
 absl::Status StartWarmCache(v1::WarmCacheRequest request,
                             GenerationBackend& backend,
                             const ServerState& state, WorkPool& work,
                             std::shared_ptr<ProgressReactor> reactor) {
-  ASSIGN_OR_RETURN(std::shared_ptr<const ServedVersion> version,
-                   ChooseVersion(backend, request.model(), request.version()));
-  ASSIGN_OR_RETURN(WarmOrder settings,
-                   DecodeWarmSettings(request, std::move(version)));
+  // What is wrong already is told at once. But whoever waits holds no version:
+  // it would keep the weights, and another may be active when its turn comes.
+  RETURN_IF_ERROR(SettingsOf(request, backend).status());
   const size_t bytes = request.SpaceUsedLong();
   return work.Post(
-      [request = std::move(request), order = std::move(settings), &backend,
-       &state, reactor = std::move(reactor)]() mutable {
-        absl::Status handed = AddPrefixes(request, state, *reactor, order);
-        if (handed.ok()) {
-          order.sink = std::make_shared<WarmCall>(reactor);
-          handed = backend.WarmCache(std::move(order));
-        }
+      [request = std::move(request), &backend, &state,
+       reactor = std::move(reactor)]() mutable {
+        const absl::Status handed = HandOver(request, backend, state, reactor);
         if (!handed.ok()) reactor->End(handed);
       },
       bytes);

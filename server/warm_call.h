@@ -14,9 +14,10 @@
 namespace kvasir {
 
 // Tokenises what a WarmCache call wants on `work`, prompt by prompt until the
-// client goes or the server drains, and hands it to the engine. From then on
-// `reactor` carries the engine's reports and the end to the client, and the
-// client's end to the engine. An error shows before any of that, and the
+// client goes, the server drains or the version is deleted, and hands it to the
+// engine. The version is chosen when that begins, and held from then on. From
+// then on `reactor` carries the engine's reports and the end to the client, and
+// the client's end to the engine. An error shows before any of that, and the
 // reactor is still the caller's. `backend` and `state` outlive the call.
 absl::Status StartWarmCache(v1::WarmCacheRequest request,
                             GenerationBackend& backend,
