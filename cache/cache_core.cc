@@ -230,9 +230,20 @@ void CacheCore::EndLease(LeaseState& lease) {
 }
 
 FlushResult CacheCore::Flush() {
+  hot_prefixes_.clear();
   const int64_t freed = prefixes_.Flush();
   for (LeaseState* lease : leases_) lease->cut_off |= lease->token_count > 0;
   return {.freed_blocks = freed, .freed_bytes = freed * layout().BlockBytes()};
+}
+
+void CacheCore::ForgetHot(const PrefixFilter& filter) {
+  for (auto& [version, hot] : hot_prefixes_) {
+    if (filter.version.value_or(version) != version) continue;
+    hot.Forget([&filter](const std::string& salt) {
+      return filter.salt.value_or(salt) == salt &&
+             (!filter.salt_is || filter.salt_is(salt));
+    });
+  }
 }
 
 int64_t CacheCore::PiecesNeeded(const LeaseState& lease,

@@ -61,6 +61,8 @@ class CacheCore {
   std::vector<HotPrefix> HottestPrefixes(VersionId id, size_t count) const;
   int64_t ExtendLease(LeaseState& lease, absl::Span<const TokenId> tokens);
   FlushResult Flush();
+  // What is flushed is not to be computed again on the cache's own account.
+  void ForgetHot(const PrefixFilter& filter);
   absl::Status SetTarget(int64_t blocks);
   absl::Status CheckTarget(int64_t blocks) const;
   absl::Status ContinueResize();

@@ -67,6 +67,12 @@ std::vector<HotPrefix> HotPrefixes::Top(size_t count) const {
   return top;
 }
 
+void HotPrefixes::Forget(absl::FunctionRef<bool(const std::string&)> of_salt) {
+  for (size_t place = entries_.size(); place-- > 0;) {
+    if (of_salt(entries_[place].salt)) Remove(place);
+  }
+}
+
 void HotPrefixes::MakeRoom(int64_t tokens) {
   while (entries_.size() >= limits_.max_prefixes ||
          token_count_ + tokens > limits_.max_tokens) {

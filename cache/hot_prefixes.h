@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/functional/function_ref.h"
 #include "absl/types/span.h"
 
 #include "cache/base/strong_id.h"
@@ -51,6 +52,9 @@ class HotPrefixes {
 
   // The hit that was counted for `key` turned out to be one on a longer prefix.
   void TakeBack(const BlockKey& key);
+
+  // Forgets the prefixes of these salts, token ids and all.
+  void Forget(absl::FunctionRef<bool(const std::string&)> of_salt);
 
   // At most `count` prefixes, the hottest first.
   std::vector<HotPrefix> Top(size_t count) const;

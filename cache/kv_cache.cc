@@ -208,6 +208,9 @@ bool KvCache::Continue(PrefixListing& listing) const {
 
 bool KvCache::Continue(PrefixSweep& sweep) {
   KV_DCHECK(core_->OnEngineThread());
+  if (sweep.cause == EvictionCause::kFlush && !sweep.dry_run) {
+    core_->ForgetHot(sweep.filter);
+  }
   return core_->Admin().Continue(sweep);
 }
 

@@ -41,8 +41,9 @@ struct PrefixListing : PrefixWalk {
 };
 
 // Drops what the filter means, each block once all that is found through it has
-// gone. Pinned ones only if the filter asks for them, or `unpin` ends the pins
-// of all that it means.
+// gone; as a flush it also forgets which prefixes of it are hot. Pinned ones
+// only if the filter asks for them, or `unpin` ends the pins of all that it
+// means.
 //
 // Where something else drops a block between two slices, its parent may be left
 // behind: it was met while others were found through it, and is not met again.

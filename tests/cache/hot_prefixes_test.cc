@@ -175,12 +175,11 @@ TEST_F(CacheHotPrefixesTest, ALeaseThatFindsMoreCountsForTheLongerPrefix) {
   EXPECT_EQ(top[0].hits + top[1].hits, 2) << "two leases found something";
 }
 
-TEST_F(CacheHotPrefixesTest, SurvivesEvictionAndFlushButNotItsVersion) {
+TEST_F(CacheHotPrefixesTest, SurvivesEvictionButNotItsVersion) {
   Fill(Tokens(0, 12), "salt");
   { const Lease hit = Open(*cache_, version_, Tokens(0, 13), "salt"); }
   for (TokenId i = 1; i <= 4; ++i) Fill(Tokens(100 * i, 16));
   ASSERT_EQ(FoundTokens(*cache_, version_, Tokens(0, 13), "salt"), 0);
-  cache_->Flush();
   ASSERT_EQ(Top().size(), 1u);
   EXPECT_EQ(Top().front().tokens, Tokens(0, 12));
   EXPECT_EQ(Top().front().salt, "salt");
@@ -188,6 +187,34 @@ TEST_F(CacheHotPrefixesTest, SurvivesEvictionAndFlushButNotItsVersion) {
   EXPECT_THAT(cache_->HottestPrefixes(other, 10), IsEmpty());
   ASSERT_TRUE(cache_->MoveVersion(version_, VersionState::kDraining).ok());
   ASSERT_TRUE(cache_->MoveVersion(version_, VersionState::kRetired).ok());
+  EXPECT_THAT(Top(), IsEmpty());
+}
+
+// Who flushes a tenant's prompts does not want them computed again, in the next
+// version for instance, nor shown.
+TEST_F(CacheHotPrefixesTest, AFlushForgetsWhatItMeans) {
+  const auto hit_both = [this] {
+    for (const char* salt : {"one", "two"}) {
+      Fill(Tokens(0, 5), salt);
+      const Lease hit = Open(*cache_, version_, Tokens(0, 5), salt);
+    }
+    ASSERT_EQ(Top().size(), 2u);
+  };
+  hit_both();
+  PrefixSweep sweep;
+  sweep.filter.salt = "one";
+  while (!cache_->Continue(sweep)) {
+  }
+  EXPECT_EQ(Top().size(), 2u) << "evicted, but not flushed";
+  sweep = PrefixSweep();
+  sweep.cause = EvictionCause::kFlush;
+  sweep.filter.salt = "one";
+  while (!cache_->Continue(sweep)) {
+  }
+  ASSERT_EQ(Top().size(), 1u);
+  EXPECT_EQ(Top().front().salt, "two");
+  hit_both();
+  cache_->Flush();
   EXPECT_THAT(Top(), IsEmpty());
 }
 
