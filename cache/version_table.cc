@@ -39,20 +39,6 @@ bool Allows(VersionState state, LeasePurpose purpose) {
 
 }  // namespace
 
-absl::string_view VersionStateName(VersionState state) {
-  switch (state) {
-    case VersionState::kWarming:
-      return "warming";
-    case VersionState::kServing:
-      return "serving";
-    case VersionState::kDraining:
-      return "draining";
-    case VersionState::kRetired:
-      break;
-  }
-  return "retired";
-}
-
 VersionId VersionTable::Add(std::string_view label,
                             std::string_view fingerprint) {
   CacheVersion version;

@@ -13,10 +13,9 @@
 #include "absl/strings/string_view.h"
 
 #include "cache/base/strong_id.h"
+#include "cache/version_state.h"
 
 namespace kvasir {
-
-enum class VersionState : uint8_t { kWarming, kServing, kDraining, kRetired };
 
 // What a lease is opened for, which decides the states that allow it.
 enum class LeasePurpose : uint8_t {
@@ -24,9 +23,6 @@ enum class LeasePurpose : uint8_t {
   kHeld,  // one that chose it before, or resumes: serving, draining
   kWarm,  // filling it before anybody asks: warming, serving
 };
-
-// The name of a state, as snapshots show it.
-absl::string_view VersionStateName(VersionState state);
 
 // One cache version. Plain value.
 struct CacheVersion {

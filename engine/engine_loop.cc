@@ -531,6 +531,7 @@ void EngineLoop::Publish() {
   stats.requests_waiting = static_cast<int64_t>(roster_.waiting().size());
   stats.canary = canary_.counts();
   stats.cache = parts_.cache->Snapshot();
+  stats.versions = parts_.versions->List();
   const absl::Duration now = parts_.clock->Now();
   if (now - last_hot_table_ >= kHotTableInterval) {
     stats.hot_prefixes = HotTable();

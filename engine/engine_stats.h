@@ -13,6 +13,7 @@
 #include "cache/base/histogram.h"
 #include "cache/base/strong_id.h"
 #include "cache/snapshot.h"
+#include "engine/version_info.h"
 
 namespace kvasir {
 
@@ -77,6 +78,9 @@ struct EngineStats {
   Histogram step_mixed_seconds;
   Histogram step_tokens;
   Histogram step_sequences;
+
+  // Resident ones, of the same moment as `cache`.
+  std::vector<VersionInfo> versions;
 
   absl::Duration last_step;  // steady time of the last step's end
   bool healthy = true;       // false after an error no request can survive

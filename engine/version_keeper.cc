@@ -175,6 +175,12 @@ void VersionKeeper::LetGo(std::shared_ptr<const ServedVersion> version) {
       std::thread([last = std::move(version)]() mutable { last.reset(); });
 }
 
+std::vector<VersionInfo> VersionKeeper::List() const {
+  std::vector<VersionInfo> infos;
+  for (const Entry& entry : entries_) infos.push_back(entry.info);
+  return infos;
+}
+
 const ServedVersion* VersionKeeper::Find(VersionId id) const {
   const Entry* entry = const_cast<VersionKeeper*>(this)->FindEntry(id);
   return entry == nullptr ? nullptr : entry->version.get();

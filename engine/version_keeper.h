@@ -78,6 +78,7 @@ class VersionKeeper {
   // again.
   bool dropping() const { return dropping_; }
 
+  std::vector<VersionInfo> List() const;
   // Null if it is not resident.
   const ServedVersion* Find(VersionId id) const;
   // Who keeps the version keeps it from retiring. It must be resident.

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/time/time.h"
 
 #include "server/version_codec.h"
@@ -347,12 +348,19 @@ void AddPrefixCache(const CacheSnapshot& cache, MetricFamilies& out) {
 
 }  // namespace
 
+std::string NamesOf(const ServedModels& models) {
+  return absl::StrJoin(
+      models.active, ",",
+      [](std::string* out, const ModelInfo& info) { out->append(info.name); });
+}
+
 void AddEngineMetrics(const ServedModels& models, const EngineStats& stats,
                       absl::Duration now, absl::Time wall,
                       MetricFamilies& families) {
   AddInfo(models, stats, families);
   AddVersions(models, stats, families);
-  families.SetCommonLabels(NameLabel(models.active.front().name));
+  // One engine, one cache: of all models together.
+  families.SetCommonLabels(NameLabel(NamesOf(models)));
   AddRequests(stats, families);
   AddTokens(stats, families);
   AddLatencies(stats, families);

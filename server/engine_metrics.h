@@ -18,8 +18,11 @@ struct ServedModels {
   std::vector<VersionInfo> versions;  // all that are resident
 };
 
+// With commas between them, the first one first; empty if there are none.
+std::string NamesOf(const ServedModels& models);
+
 // Everything of an engine that is worth a scrape, from copies. What is the
-// engine's as a whole carries the first model's name. Pure: `now` is steady,
+// engine's as a whole carries the names of all models. Pure: `now` is steady,
 // `wall` the same moment by the calendar.
 void AddEngineMetrics(const ServedModels& models, const EngineStats& stats,
                       absl::Duration now, absl::Time wall,

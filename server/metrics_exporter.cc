@@ -100,15 +100,16 @@ std::vector<prometheus::MetricFamily> MetricsExporter::Collect() const {
     for (const auto& version : ActiveVersions(*backend)) {
       models.active.push_back(version->info());
     }
-    models.versions = backend->Versions();
   }
   const ModelInfo* info =
       models.active.empty() ? nullptr : &models.active.front();
   AddServerMetrics(*state_, info, families);
   const CallStats::Copy calls = calls_->Read();
-  AddCallMetrics(calls, info == nullptr ? "" : info->name, families);
+  AddCallMetrics(calls, NamesOf(models), families);
   if (info != nullptr) {
     EngineStats stats = backend->Stats();
+    // Of the same moment as what the cache says of their blocks.
+    models.versions = stats.versions;
     AddRefusals(calls.refusals, stats);
     AddEngineMetrics(models, stats, Clock::Steady().Now(), absl::Now(),
                      families);

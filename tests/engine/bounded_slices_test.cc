@@ -4,6 +4,7 @@
 #include <memory>
 #include <vector>
 
+#include "absl/algorithm/container.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -36,6 +37,18 @@ class BoundedSlicesTest : public testing::Test {
     return 0;
   }
 
+  // C3: a scrape that names versions must find those of all blocks.
+  void ExpectAllBlocksHaveAVersion() {
+    engine_.loop().Publish();
+    const EngineStats told = engine_.published();
+    for (const VersionSnapshot& version : told.cache.versions) {
+      if (version.blocks.total() == 0) continue;
+      EXPECT_TRUE(absl::c_any_of(told.versions, [&](const VersionInfo& info) {
+        return info.id == version.id;
+      })) << version.label;
+    }
+  }
+
   LoopHarness engine_{{.blocks = 1024}};
 };
 
@@ -51,6 +64,7 @@ TEST_F(BoundedSlicesTest, ARequestGetsItsTokensWhileAVersionRetires) {
   int64_t tokens = engine_.Stats().generation_tokens;
   for (int64_t blocks = before; blocks > 0; ++slices) {
     engine_.Turn();
+    ExpectAllBlocksHaveAVersion();
     const int64_t left = BlocksOf(old);
     ASSERT_LT(left, blocks);
     ASSERT_GE(

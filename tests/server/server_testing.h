@@ -195,7 +195,9 @@ class FakeBackend final : public GenerationBackend {
   bool WaitIdle(absl::Duration timeout) override { return !busy; }
   EngineStats Stats() const override {
     absl::MutexLock lock(&mu_);
-    return stats_;
+    EngineStats stats = stats_;
+    stats.versions = directory_.List();
+    return stats;
   }
 
   // While this is set, walks through the cache go on until nobody wants them.
