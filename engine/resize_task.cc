@@ -176,8 +176,11 @@ int64_t ResizeTask::PinnedBlocks() const {
 }
 
 ResizeReport ResizeTask::DryRun(const ResizeOrder& order) const {
-  const int64_t pinned = PinnedBlocks();
-  const int64_t cached = cache_->Snapshot().tiers.front().blocks.cached;
+  // What pins and floors keep makes no room either.
+  const int64_t kept = cache_->KeptBlocksAtRest(order.target_blocks);
+  const int64_t pinned = PinnedBlocks() + kept;
+  const int64_t cached = std::max<int64_t>(
+      cache_->Snapshot().tiers.front().blocks.cached - kept, 0);
   ResizeReport report = Report();
   report.target_blocks = order.target_blocks;
   report.waiting_blocks = std::max<int64_t>(pinned - order.target_blocks, 0);
@@ -208,8 +211,10 @@ ResizeReport ResizeTask::Report() const {
   report.block_count = progress.block_count;
   report.block_bytes = cache_->layout().BlockBytes();
   report.waits = active() && TargetNow() != order_->target_blocks;
+  const int64_t kept =
+      active() ? cache_->KeptBlocksAtRest(report.target_blocks) : 0;
   report.waiting_blocks =
-      std::max<int64_t>(PinnedBlocks() - report.target_blocks, 0);
+      std::max<int64_t>(PinnedBlocks() + kept - report.target_blocks, 0);
   report.evicted_blocks = now.evicted[EvictionCause::kResize] -
                           before_.evicted[EvictionCause::kResize];
   report.relocated_blocks = now.relocated_blocks - before_.relocated_blocks;

@@ -212,6 +212,26 @@ TEST_F(ResizeTaskTest, ADryRunTellsAndChangesNothing) {
   EXPECT_EQ(engine_.limits().cache_tokens, 64 * 16);
 }
 
+// Somebody decides by it whether requests are going to suffer.
+TEST_F(ResizeTaskTest, ADryRunCountsOnNothingThatIsPinned) {
+  const auto done = engine_.Submit(RandomPrompt(1, 30 * 16), 1);
+  engine_.RunUntilIdle();
+  const auto found = engine_.cache().FindPrefix(
+      {.version = VersionId(0), .tokens = RandomPrompt(1, 30 * 16)});
+  ASSERT_TRUE(
+      engine_.cache().PinPrefix(found->key, absl::InfiniteDuration()).ok());
+  const auto running = engine_.Submit(RandomPrompt(2, 10 * 16), 32);
+  while (engine_.Blocks().pinned < 10) ASSERT_TRUE(engine_.Turn());
+  const auto resize = Resize(35, ResizeStrategy::kPreempt, true);
+  engine_.Turn();
+  ASSERT_TRUE(resize->ok());
+  EXPECT_GE(resize->last.waiting_blocks, 5);
+  EXPECT_EQ(resize->last.evicted_blocks, 0);
+  EXPECT_EQ(resize->last.preempted_count, 1);
+  engine_.RunUntilIdle();
+  EXPECT_TRUE(running->ok());
+}
+
 // Whoever is told that the size is reached must find it wherever it looks.
 TEST_F(ResizeTaskTest, NumbersArePublishedBeforeTheEndIsTold) {
   class Asking final : public ResizeSink {
