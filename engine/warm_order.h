@@ -25,13 +25,17 @@ inline constexpr size_t kMaxWarmOrders = 8;
 // Of all prefixes of an order together: 16 MiB of ids.
 inline constexpr int64_t kMaxWarmTokens = int64_t{1} << 22;
 
+// Of prefixes of which nothing else is said: whoever warms them wants them to
+// outlast what requests leave behind.
+inline constexpr int32_t kWarmedPriority = 75;
+
 // Tokens that prompts are expected to begin with.
 struct WarmPrefix {
   // Only whole blocks can be kept; what is beyond the last one is left out.
   std::vector<TokenId> tokens;
   std::string salt = {};
   // What its blocks are kept by. Unset: what they are kept by stays.
-  std::optional<Retention> retention = {};
+  std::optional<Retention> retention = Retention{.priority = kWarmedPriority};
   // Kept from eviction once it is resident, for the retention's ttl.
   bool pin = false;
 };

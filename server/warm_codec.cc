@@ -61,7 +61,14 @@ absl::StatusOr<WarmPrefix> Decode(const v1::WarmPrompt& wire,
                       wire.has_ttl()       ? &wire.ttl()
                       : defaults.has_ttl() ? &defaults.ttl()
                                            : nullptr));
-  prefix.retention = wanted.retention;
+  if (wanted.retention.has_value()) {
+    prefix.retention = wanted.retention;
+    // A time to live says nothing of how dear it is meanwhile.
+    if (!own_level && !priority.has_value() &&
+        defaults.retention() == v1::RETENTION_UNSPECIFIED) {
+      prefix.retention->priority = kWarmedPriority;
+    }
+  }
   prefix.pin = wanted.pin;
   ASSIGN_OR_RETURN(prefix.tokens, DecodeTokens(wire, model));
   return prefix;

@@ -52,6 +52,22 @@ TEST_F(WarmupTest, WhatIsWarmedIsResidentAndHit) {
   EXPECT_EQ(stranger->finished->usage.cached_tokens, 0);
 }
 
+// Without a priority being asked for: that is what it was warmed for.
+TEST_F(WarmupTest, WhatIsWarmedOutlastsAFloodOfOneOffPrompts) {
+  const auto warm = Warm({Prefix(1, 160), Prefix(2, 160, "tenant")});
+  TurnUntilEnded(*warm);
+  ASSERT_TRUE(warm->ok()) << *warm->status;
+  for (uint64_t i = 0; i < 5000; ++i) {
+    engine_.Submit(RandomPrompt(1000 + i, 40), 1);
+    if (i % 8 == 7) engine_.RunUntilIdle();
+  }
+  const auto hit = engine_.Submit(RandomPrompt(1, 161), 1);
+  const auto salted = SubmitSalted(2, 161, "tenant");
+  engine_.RunUntilIdle();
+  EXPECT_EQ(hit->finished->usage.cached_tokens, 160);
+  EXPECT_EQ(salted->finished->usage.cached_tokens, 160);
+}
+
 // C3: nobody has asked for these tokens, so they are in no request's account.
 TEST_F(WarmupTest, HasAccountsOfItsOwn) {
   const auto warm = Warm({Prefix(1, 96), Prefix(1, 64), Prefix(1, 96)});
@@ -146,7 +162,9 @@ TEST_F(WarmupTest, PinnedPrefixesSurviveAFloodUntilTheirTimeIsOver) {
   WarmPrefix pinned = Prefix(1, 10 * kBlock);
   pinned.pin = true;
   pinned.retention = Retention{.ttl = absl::Seconds(60)};
-  const auto warm = Warm({pinned, Prefix(2, 10 * kBlock)});
+  WarmPrefix as_any = Prefix(2, 10 * kBlock);
+  as_any.retention.reset();
+  const auto warm = Warm({pinned, as_any});
   TurnUntilEnded(*warm);
   ASSERT_TRUE(warm->ok()) << *warm->status;
   for (uint64_t i = 0; i < 30; ++i) {

@@ -47,7 +47,7 @@ TEST_F(WarmCodecTest, PromptsBecomeTheIdsThatGenerateWouldMakeOfThem) {
     const auto prefix = Decode(wire, i);
     ASSERT_TRUE(call.ok() && prefix.ok()) << prefix.status();
     EXPECT_EQ(prefix->tokens, call->request.prompt);
-    EXPECT_FALSE(prefix->retention.has_value()) << "kept as it is kept";
+    EXPECT_EQ(prefix->retention, Retention{.priority = kWarmedPriority});
     EXPECT_FALSE(prefix->pin);
   }
 }
