@@ -1,5 +1,7 @@
 #include "server/memory_watch.h"
 
+#include <malloc.h>
+
 #include <algorithm>
 #include <string>
 #include <utility>
@@ -164,13 +166,17 @@ void MemoryWatch::Look(absl::Duration now) {
   if (!state.ok() || cache.tiers.empty()) return;
   std::optional<Ended> ended;
   std::optional<ResizeOrder> order;
+  bool fewer_weights = false;
   {
     absl::MutexLock lock(&mu_);
+    fewer_weights = weights < weight_bytes_;
     weight_bytes_ = weights;
     ended = TakeEnd(now);
     Notice(cache, *state, now);
     order = Decide(*state, now);
   }
+  // The allocator keeps much of what is freed, unless it is asked.
+  if (fewer_weights) malloc_trim(0);
   if (ended && ended->status.ok()) {
     Log(LogLevel::kInfo, "the cache has changed its size",
         {{"cache",

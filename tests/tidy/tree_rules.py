@@ -71,8 +71,8 @@ def product(tree):
 def is_system(name):
     """A C or C++ standard header or one of the operating system."""
     return "/" not in name and (not name.endswith(".h") or name in {
-        "dirent.h", "errno.h", "fcntl.h", "immintrin.h", "math.h", "netdb.h",
-        "poll.h",
+        "dirent.h", "errno.h", "fcntl.h", "immintrin.h", "malloc.h",
+        "math.h", "netdb.h", "poll.h",
         "pthread.h", "sched.h", "signal.h", "stdint.h", "stdlib.h", "string.h",
         "termios.h", "time.h", "unistd.h"}) or name.startswith(
             ("sys/", "linux/", "netinet/", "arpa/"))
