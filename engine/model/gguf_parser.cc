@@ -350,7 +350,8 @@ absl::StatusOr<GgufContents> ParseGguf(const ByteSource& source) {
   ASSIGN_OR_RETURN(const uint64_t magic, reader.Unsigned(4, "magic"));
   if (magic != kMagic) {
     return absl::InvalidArgumentError(
-        absl::StrCat("magic: wanted \"GGUF\", found 0x", absl::Hex(magic),
+        absl::StrCat("magic: wanted \"GGUF\", found bytes ",
+                     absl::Hex(magic, absl::kZeroPad8),
                      " (not a GGUF file, or a big-endian one)"));
   }
   ASSIGN_OR_RETURN(const uint64_t version, reader.Unsigned(4, "version"));

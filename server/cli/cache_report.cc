@@ -176,9 +176,9 @@ std::string DescribeResize(const v1::ResizeCacheResponse& report) {
     line = absl::StrCat("from ", FormatBytes(report.current_bytes()), " to ",
                         FormatBytes(report.target_bytes()), " would mean");
   }
-  absl::StrAppend(&line, "; ", Plural(report.evicted_block_count(), "block"),
-                  " evicted, ", Plural(report.preempted_count(), "request"),
-                  " preempted");
+  absl::StrAppend(&line, progress.phase() == "dry run" ? ": " : "; ",
+                  Plural(report.evicted_block_count(), "block"), " evicted, ",
+                  Plural(report.preempted_count(), "request"), " preempted");
   if (report.waiting_block_count() > 0) {
     absl::StrAppend(&line, ", ", Plural(report.waiting_block_count(), "block"),
                     " too many in use");

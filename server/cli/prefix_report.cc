@@ -23,7 +23,7 @@ absl::Time FromProto(const google::protobuf::Timestamp& time) {
 // People read ages in whole seconds at the finest.
 std::string Seconds(absl::Duration span) {
   const absl::Duration whole = absl::Floor(span, absl::Seconds(1));
-  return absl::FormatDuration(std::max(whole, absl::ZeroDuration()));
+  return whole <= absl::ZeroDuration() ? "0s" : absl::FormatDuration(whole);
 }
 
 std::string LastHit(const v1::Prefix& prefix, absl::Time now) {
