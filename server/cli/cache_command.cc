@@ -202,7 +202,7 @@ void AddCacheCommands(CLI::App& app, Action& action) {
   auto options = std::make_shared<StatsOptions>();
   CLI::App* stats = cache->add_subcommand("stats", "What it holds");
   stats->add_option("--model", options->model,
-                    "Model to ask; default: the only one");
+                    "Model to ask; default: the first one");
   stats->add_flag("--watch", options->watch, "A line per interval");
   stats
       ->add_option("--interval", options->interval,

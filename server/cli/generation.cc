@@ -22,7 +22,7 @@
 namespace kvasir::cli {
 
 void GenerationOptions::AddTo(CLI::App& command) {
-  command.add_option("--model", model, "Model to ask; default: the only one");
+  command.add_option("--model", model, "Model to ask; default: the first one");
   command.add_option("--max-tokens", max_tokens,
                      "Most tokens to generate; default: until the context is "
                      "full");
@@ -168,10 +168,10 @@ namespace {
 std::optional<std::string> ReadAll(const std::string& name, std::FILE* file) {
   std::string text;
   char part[1 << 16];
-  size_t size = 0;
-  while (text.size() <= kMaxInputBytes &&
-         (size = std::fread(part, 1, sizeof(part), file)) > 0) {
-    text.append(part, size);
+  // At its end a terminal would be read on, were it asked again.
+  while (text.size() <= kMaxInputBytes && std::feof(file) == 0 &&
+         std::ferror(file) == 0) {
+    text.append(part, std::fread(part, 1, sizeof(part), file));
   }
   if (std::ferror(file) != 0) {
     Complain(absl::StrCat("cannot read ", name, ": ", std::strerror(errno)));

@@ -149,7 +149,7 @@ void AddTokenizeCommands(CLI::App& app, Action& action) {
       ->excludes(chat);
   command->add_flag("--ids", tokenize->ids, "Only the ids, on one line");
   command->add_option("--model", tokenize->model,
-                      "Model to ask; default: the only one");
+                      "Model to ask; default: the first one");
   command->callback([tokenize, &action] {
     action = [tokenize](const Globals& globals) {
       return Tokenize(*tokenize, globals);
@@ -163,7 +163,7 @@ void AddTokenizeCommands(CLI::App& app, Action& action) {
   command->add_flag("--skip-special", detokenize->skip_special,
                     "Control tokens leave no text");
   command->add_option("--model", detokenize->model,
-                      "Model to ask; default: the only one");
+                      "Model to ask; default: the first one");
   command->callback([detokenize, &action] {
     action = [detokenize](const Globals& globals) {
       return Detokenize(*detokenize, globals);
