@@ -201,16 +201,16 @@ TEST_F(CacheHotPrefixesTest, AFlushForgetsWhatItMeans) {
     ASSERT_EQ(Top().size(), 2u);
   };
   hit_both();
-  PrefixSweep sweep;
-  sweep.filter.salt = "one";
-  while (!cache_->Continue(sweep)) {
-  }
+  const auto sweep_one = [this](EvictionCause cause) {
+    PrefixSweep sweep;
+    sweep.cause = cause;
+    sweep.filter.salt.emplace("one");
+    while (!cache_->Continue(sweep)) {
+    }
+  };
+  sweep_one(EvictionCause::kNamed);
   EXPECT_EQ(Top().size(), 2u) << "evicted, but not flushed";
-  sweep = PrefixSweep();
-  sweep.cause = EvictionCause::kFlush;
-  sweep.filter.salt = "one";
-  while (!cache_->Continue(sweep)) {
-  }
+  sweep_one(EvictionCause::kFlush);
   ASSERT_EQ(Top().size(), 1u);
   EXPECT_EQ(Top().front().salt, "two");
   hit_both();
