@@ -41,6 +41,15 @@ void KV_WRAP(ZN4absl7debian35Mutex6UnlockEv)(absl::Mutex* mutex) {
   KV_REAL(ZN4absl7debian35Mutex6UnlockEv)(mutex);
 }
 
+void KV_REAL(ZN4absl7debian35Mutex5AwaitERKNS0_9ConditionE)(
+    absl::Mutex* mutex, const absl::Condition* condition);
+void KV_WRAP(ZN4absl7debian35Mutex5AwaitERKNS0_9ConditionE)(
+    absl::Mutex* mutex, const absl::Condition* condition) {
+  __tsan_release(mutex);
+  KV_REAL(ZN4absl7debian35Mutex5AwaitERKNS0_9ConditionE)(mutex, condition);
+  __tsan_acquire(mutex);
+}
+
 bool KV_REAL(
     ZN4absl7debian35Mutex16AwaitWithTimeoutERKNS0_9ConditionENS0_8DurationE)(
     absl::Mutex* mutex, const absl::Condition* condition,
