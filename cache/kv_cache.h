@@ -172,7 +172,8 @@ class KvCache {
   Reservation Reserve(absl::Span<const LeaseGrowth> growths);
 
   // Drops every cached block. Pinned ones stay with their leases, but neither
-  // they nor what those leases compute after them is findable any more.
+  // they nor what those leases compute after them is findable any more. No
+  // prefix is hot any more.
   FlushResult Flush();
 
   // --- Retention. ---
