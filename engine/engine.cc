@@ -329,6 +329,8 @@ bool Engine::Cancel(std::string_view request_id, CancelSource source,
   return impl_->inbox.Cancel(request_id, source, reason);
 }
 
+void Engine::Wake() { impl_->inbox.Wake(); }
+
 absl::StatusOr<FlushOutcome> Engine::FlushCache() {
   return impl_->BetweenSteps(
       [](KvCache& cache, VersionKeeper&) -> absl::StatusOr<FlushOutcome> {

@@ -162,6 +162,9 @@ class Engine {
   bool Cancel(std::string_view request_id, CancelSource source,
               std::string_view reason);
 
+  // A sink is no longer full, see TokenSink::Full().
+  void Wake();
+
   // Drops every cached block. Waits for the end of the step in hand.
   absl::StatusOr<FlushOutcome> FlushCache();
 

@@ -90,6 +90,8 @@ void EngineLoop::Run() {
 
 // How long nothing has to be done unless mail comes.
 absl::Duration EngineLoop::IdleTime() const {
+  if (resize_.active()) return kPausedResizeNap;
+  if (!roster_.empty()) return kPausedNap;
   if (parts_.versions->dropping()) return absl::ZeroDuration();
   if (parts_.versions->retiring()) return kRetireInterval;
   const absl::Duration left =
@@ -110,19 +112,24 @@ bool EngineLoop::Turn() {
   ContinueResize();
   AdmitWaiting();
   SendDepartures();
+  const int64_t paused = roster_.NotePauses();
+  recorder_.stats().requests_paused = paused;
   ExtendPrefixes();
   ContinueWarmup();
   const StepWork work = MakePlan();
   if (NumbersAreOld()) Publish();
+  const bool stands = work.empty() && paused > 0;
   if (!work.empty()) {
     ExecuteStep(work);
   } else if (!roster_.empty()) {
-    RefuseOldest();
+    // The paused ones hold what the others wait for.
+    if (!stands) RefuseOldest();
   } else if (!resize_.active()) {
     warmup_.Unblock();
   }
   SendDepartures();
   if (NumbersAreOld()) Publish();
+  if (stands) return false;
   return Busy() || canary_.Step();
 }
 
@@ -319,7 +326,7 @@ void EngineLoop::ExtendPrefixes() {
   const int32_t block_tokens = parts_.cache->layout().block_tokens;
   for (const std::unique_ptr<Sequence>& sequence : roster_.running()) {
     if (!sequence->prefills() || !sequence->request().cache.read ||
-        sequence->computed_count() % block_tokens != 0) {
+        sequence->paused() || sequence->computed_count() % block_tokens != 0) {
       continue;
     }
     parts_.cache->ExtendLease(sequence->lease(), sequence->known_tokens());

@@ -42,6 +42,11 @@ inline constexpr int64_t kWarmPatience = 64;
 // How often a sleeping engine looks whether a deleted version is still held.
 inline constexpr absl::Duration kRetireInterval = absl::Milliseconds(20);
 
+// How long it sleeps while all that runs is paused: deadlines are looked at
+// that late. And if a resize waits for them to give way.
+inline constexpr absl::Duration kPausedNap = absl::Milliseconds(20);
+inline constexpr absl::Duration kPausedResizeNap = absl::Milliseconds(1);
+
 // The engine's turn: read the mail, end what nobody wants any more, admit,
 // plan, reserve, run, commit, tell. A step computes in one version; versions
 // with work take turns. Everything that the engine thread owns
@@ -78,7 +83,8 @@ class EngineLoop {
 
   // One turn, without sleeping. False if no sequence, resize or warm-up is
   // left, so that only new mail can bring work: whoever waits for a lease gets
-  // one as soon as nothing runs, or is refused.
+  // one as soon as nothing runs, or is refused. False, too, if all that could
+  // run is paused.
   bool Turn();
 
   // Copies the numbers to the board. Turns do so at least every

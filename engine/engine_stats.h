@@ -42,6 +42,7 @@ struct EngineStats {
 
   int64_t requests_running = 0;  // hold a lease
   int64_t requests_waiting = 0;
+  int64_t requests_paused = 0;  // of the running ones, see TokenSink::Full()
 
   // By FinishReason, and the ends that are no FinishReason.
   std::array<int64_t, 4> finished{};

@@ -94,6 +94,11 @@ void Inbox::CancelAll(CancelSource source, std::string_view reason) {
   news_ = true;
 }
 
+void Inbox::Wake() {
+  absl::MutexLock lock(&mu_);
+  news_ = true;
+}
+
 void Inbox::Close(absl::Status status) {
   KV_CHECK(!status.ok());
   absl::MutexLock lock(&mu_);

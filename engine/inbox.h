@@ -86,6 +86,9 @@ class Inbox {
   void CancelAll(CancelSource source, std::string_view reason)
       ABSL_LOCKS_EXCLUDED(mu_);
 
+  // The engine has something to look at, if it sleeps.
+  void Wake() ABSL_LOCKS_EXCLUDED(mu_);
+
   // No submission and no warm order from now on; `status` says why, also to
   // the engine. The last call wins.
   void Close(absl::Status status) ABSL_LOCKS_EXCLUDED(mu_);

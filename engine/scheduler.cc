@@ -14,6 +14,10 @@ bool Decodes(const RunningView& sequence) {
   return sequence.known_tokens - sequence.computed_tokens == 1;
 }
 
+bool TakesPart(const RunningView& sequence) {
+  return sequence.in_turn && !sequence.paused;
+}
+
 // Rows for each running sequence as far as the budget goes, blocks left aside:
 // every decode first, then prefill in order of arrival.
 std::vector<int64_t> ShareBudget(const SchedulerView& view,
@@ -21,13 +25,14 @@ std::vector<int64_t> ShareBudget(const SchedulerView& view,
   std::vector<int64_t> rows(view.running.size(), 0);
   int64_t budget = limits.token_budget;
   for (size_t i = 0; i < rows.size() && budget > 0; ++i) {
-    if (!view.running[i].in_turn || !Decodes(view.running[i])) continue;
+    if (!TakesPart(view.running[i]) || !Decodes(view.running[i])) continue;
     rows[i] = 1;
     --budget;
   }
   for (size_t i = 0; i < rows.size() && budget > 0; ++i) {
     const RunningView& sequence = view.running[i];
-    if (!sequence.in_turn || Decodes(sequence) || sequence.waits_for_prefix) {
+    if (!TakesPart(sequence) || Decodes(sequence) ||
+        sequence.waits_for_prefix) {
       continue;
     }
     rows[i] = std::min({sequence.known_tokens - sequence.computed_tokens,

@@ -40,8 +40,8 @@ class Scheduler {
   int64_t CountAdmissible(const SchedulerView& view) const;
 
   // Never asks for more blocks than `view.capacity` offers, so Reserve() on
-  // the same step succeeds. Empty only if nothing runs. Rows are in order of
-  // arrival.
+  // the same step succeeds. Empty only if nothing runs, or all that does is
+  // paused. Rows are in order of arrival.
   StepPlan Plan(const SchedulerView& view) const;
 
  private:

@@ -105,6 +105,10 @@ class Sequence {
   // The last event for one that ends otherwise.
   FinishedEvent Fail(absl::Status status, absl::Duration now);
 
+  // Whether its reader was behind when this turn began.
+  bool paused() const { return paused_; }
+  void NotePaused() { paused_ = submission_.sink->Full(); }
+
   // Hands an event out. If nobody takes it, the request counts as cancelled by
   // its client from now on.
   void Push(TokenEvent event);
@@ -126,6 +130,7 @@ class Sequence {
   std::vector<TokenId> tokens_;
   Lease lease_;
   TextDecoder decoder_;
+  bool paused_ = false;
   int64_t high_water_ = 0;
   Usage usage_;
   SequenceTimes times_;

@@ -21,7 +21,8 @@ void MarkPrefixWaiters(const std::vector<std::unique_ptr<Sequence>>& running,
   std::vector<size_t> positions;
   for (size_t i = 0; i < running.size(); ++i) {
     const Sequence& sequence = *running[i];
-    if (!sequence.prefills()) continue;
+    // Nobody waits for one that stands still.
+    if (!sequence.prefills() || sequence.paused()) continue;
     prefilling.push_back({sequence.known_tokens(), sequence.computed_count(),
                           &sequence.request().cache, sequence.version().id()});
     positions.push_back(i);
@@ -89,15 +90,24 @@ VersionId SequenceRoster::VersionAfter(VersionId last, VersionId guest) const {
   };
   if (guest.valid()) consider(guest);
   for (const std::unique_ptr<Sequence>& sequence : running_) {
-    consider(sequence->version().id());
+    if (!sequence->paused()) consider(sequence->version().id());
   }
   return next.valid() ? next : first;
+}
+
+int64_t SequenceRoster::NotePauses() {
+  int64_t count = 0;
+  for (const std::unique_ptr<Sequence>& sequence : running_) {
+    sequence->NotePaused();
+    count += sequence->paused();
+  }
+  return count;
 }
 
 bool SequenceRoster::AnyPrefill() const {
   return !waiting_.empty() ||
          absl::c_any_of(running_, [](const std::unique_ptr<Sequence>& s) {
-           return s->prefills();
+           return s->prefills() && !s->paused();
          });
 }
 
@@ -117,6 +127,7 @@ SchedulerView SequenceRoster::View(const CapacityView& capacity,
                             .known_tokens = sequence->known_count(),
                             .computed_tokens = sequence->computed_count(),
                             .piece_count = sequence->lease().piece_count(),
+                            .paused = sequence->paused(),
                             .in_turn = sequence->version().id() == in_turn});
   }
   for (const std::unique_ptr<Sequence>& sequence : waiting_) {

@@ -44,12 +44,17 @@ class SequenceRoster {
   std::vector<std::unique_ptr<Sequence>> RemoveIf(
       absl::FunctionRef<bool(const Sequence&)> ended);
 
-  // The version whose turn it is after `last`, of those that a running sequence
-  // is of and of `guest`, if that is one; they take turns in the order of their
-  // ids. Invalid if there is none.
+  // The version whose turn it is after `last`, of those that a running
+  // sequence, not a paused one, is of and of `guest`, if that is one; they take
+  // turns in the order of their ids. Invalid if there is none.
   VersionId VersionAfter(VersionId last, VersionId guest = {}) const;
 
-  // Somebody waits for a lease, or has more to compute than its next token.
+  // A turn begins: asks the readers of running sequences whether they keep up.
+  // How many do not.
+  int64_t NotePauses();
+
+  // Somebody waits for a lease, or has more to compute than its next token and
+  // may.
   bool AnyPrefill() const;
   // Running sequences of the version.
   int64_t CountRunning(VersionId version) const;

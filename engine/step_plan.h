@@ -18,6 +18,8 @@ struct RunningView {
   // An older sequence is computing blocks that this one can then share
   // (prefix_sharing.h); it gets no rows in this step.
   bool waits_for_prefix = false;
+  // Its reader is behind; it keeps what it holds, and gets no rows.
+  bool paused = false;
   // A step computes in one version; those of others get no rows in it, but what
   // they hold counts.
   bool in_turn = true;

@@ -80,6 +80,12 @@ class TokenSink {
   // last event. False: nobody reads any more, or reads too slowly, and the
   // engine should cancel the request.
   virtual bool Push(TokenEvent event) = 0;
+
+  // Engine thread; must not block. Whether its reader is so far behind that
+  // nothing more should be computed for it. The request's sequences then keep
+  // their memory and get no rows. Whoever stops being full calls
+  // Engine::Wake().
+  virtual bool Full() const { return false; }
 };
 
 }  // namespace kvasir

@@ -43,6 +43,7 @@ class EngineBackend final : public GenerationBackend {
               std::string_view reason) override {
     return engine_->Cancel(request_id, source, reason);
   }
+  void Wake() override { engine_->Wake(); }
   absl::StatusOr<FlushOutcome> FlushCache() override {
     return engine_->FlushCache();
   }

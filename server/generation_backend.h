@@ -38,6 +38,7 @@ class GenerationBackend {
                               std::shared_ptr<TokenSink> sink) = 0;
   virtual bool Cancel(std::string_view request_id, CancelSource source,
                       std::string_view reason) = 0;
+  virtual void Wake() = 0;
   virtual absl::StatusOr<FlushOutcome> FlushCache() = 0;
   virtual absl::StatusOr<std::vector<CachedPrefix>> ListPrefixes(
       const PrefixSelection& selection, const StillWanted& wanted) = 0;

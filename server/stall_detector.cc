@@ -18,7 +18,9 @@ absl::Duration AverageStep(const EngineStats& stats) {
 }  // namespace
 
 bool StallDetector::Stalled(const EngineStats& stats, absl::Duration now) {
-  const bool idle = stats.requests_running + stats.requests_waiting == 0;
+  // A paused request waits for its client.
+  const bool idle = stats.requests_running + stats.requests_waiting ==
+                    stats.requests_paused;
   if (idle || stats.steps != last_steps_) last_sign_ = now;
   last_steps_ = stats.steps;
   return now - last_sign_ >

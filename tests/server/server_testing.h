@@ -135,6 +135,7 @@ class FakeBackend final : public GenerationBackend {
     cancel_reasons_.emplace_back(reason);
     return true;
   }
+  void Wake() override { ++wakes; }
   absl::StatusOr<FlushOutcome> FlushCache() override {
     return FlushOutcome{3, 4096};
   }
@@ -324,6 +325,7 @@ class FakeBackend final : public GenerationBackend {
   absl::Status submit_status;
   absl::Status move_status;  // of all that is done to versions and prefixes
   absl::Status resize_status;
+  std::atomic<int64_t> wakes = 0;
   std::function<void()> on_submit;
 
  private:

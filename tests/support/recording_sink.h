@@ -1,6 +1,7 @@
 #ifndef KVASIR_TESTS_SUPPORT_RECORDING_SINK_H_
 #define KVASIR_TESTS_SUPPORT_RECORDING_SINK_H_
 
+#include <atomic>
 #include <cstdint>
 #include <limits>
 #include <optional>
@@ -39,6 +40,8 @@ class RecordingSink final : public TokenSink {
     return deltas < reads;
   }
 
+  bool Full() const override { return full; }
+
   // For engines that run on their own thread.
   void WaitUntilFinished() { done_.WaitForNotification(); }
 
@@ -50,6 +53,9 @@ class RecordingSink final : public TokenSink {
 
   // The client stops reading after so many deltas.
   int64_t reads = std::numeric_limits<int64_t>::max();
+
+  // The client is behind.
+  std::atomic<bool> full = false;
 
   std::optional<AcceptedEvent> accepted;
   std::optional<FinishedEvent> finished;
