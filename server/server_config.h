@@ -67,10 +67,9 @@ struct ParsedConfig {
   std::vector<ConfigValue> values;
 };
 
-// Flags over environment over file over defaults. The table of options in
-// server_config.cc is the only place that knows their names: a key
-// `section.name` is the file's `section: {name: ...}` and the environment's
-// KVASIR_SECTION_NAME.
+// Flags over environment over file over defaults. The tables of config_option.h
+// are the only place that knows their names: a key `section.name` is the file's
+// `section: {name: ...}` and the environment's KVASIR_SECTION_NAME.
 //
 // INVALID_ARGUMENT names the option, where its value came from, what was wanted
 // and what was found; unknown flags and keys of the file are errors. NOT_FOUND

@@ -12,7 +12,7 @@
 
 namespace kvasir {
 
-// The options of the cache's size, part of server_config.cc's table. Errors are
+// The options of the cache's size, rows of cache_options.cc. Errors are
 // those of config_values.h.
 
 // What --cache-size says: bytes, a share, or neither for "auto".

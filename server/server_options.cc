@@ -1,0 +1,64 @@
+#include <cstdint>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/types/span.h"
+
+#include "cache/base/status_macros.h"
+#include "engine/model/utf8.h"
+#include "server/config_option.h"
+#include "server/config_values.h"
+
+namespace kvasir {
+namespace {
+
+// What one gRPC message may need in memory at the most.
+constexpr int64_t kMaxMessageBytesLimit = int64_t{1} << 30;
+
+absl::Status SetMaxMessage(ConfigTarget target, const std::string& text) {
+  ASSIGN_OR_RETURN(
+      target.config.max_message_bytes, ParseSize(text, [&target] {
+        return target.sources.memory_limit(target.config.sizing.system_root);
+      }));
+  if (target.config.max_message_bytes >= 1024 &&
+      target.config.max_message_bytes <= kMaxMessageBytesLimit) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("wanted 1KiB to 1GiB, found ", QuoteText(text)));
+}
+
+absl::Status SetStreamQueue(ConfigTarget target, const std::string& text) {
+  ASSIGN_OR_RETURN(const int64_t value, ParseCount(text, 1, 1 << 20));
+  target.config.stream_queue_limit = static_cast<int32_t>(value);
+  return absl::OkStatus();
+}
+
+const ConfigOption kOptions[] = {
+    {"server.listen", "--listen", "HOST:PORT", "127.0.0.1:8001",
+     "Where gRPC listens; port 0 picks one", SetAddress<&ServerConfig::listen>},
+    {"metrics.listen", "--metrics-listen", "HOST:PORT", "127.0.0.1:8002",
+     "Where /metrics, /livez, /readyz and /healthz listen",
+     SetAddress<&ServerConfig::metrics_listen>},
+    {"server.drain_timeout", "--drain-timeout", "TIME", "30s",
+     "How long running streams may go on after SIGTERM",
+     SetTime<&ServerConfig::drain_timeout>},
+    {"server.stall_timeout", "--stall-timeout", "TIME", "4s",
+     "Not ready if work waits and the engine finishes no step for so long, or "
+     "for four average steps if those are longer",
+     SetTime<&ServerConfig::stall_timeout>},
+    {"server.max_message", "--max-message", "SIZE", "64MiB",
+     "Largest request message; larger ones are RESOURCE_EXHAUSTED",
+     SetMaxMessage},
+    {"server.stream_queue", "--stream-queue", "EVENTS", "1024",
+     "Events that may wait for one client that reads too slowly; then its "
+     "call ends with RESOURCE_EXHAUSTED",
+     SetStreamQueue},
+};
+
+}  // namespace
+
+absl::Span<const ConfigOption> ServerConfigOptions() { return kOptions; }
+
+}  // namespace kvasir
