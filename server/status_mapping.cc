@@ -1,62 +1,20 @@
 #include "server/status_mapping.h"
 
-#include <optional>
+#include <cstdint>
 #include <string>
 #include <string_view>
 
 #include "absl/strings/ascii.h"
-#include "absl/strings/cord.h"
-#include "absl/strings/match.h"
-#include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "google/rpc/error_details.pb.h"
 #include "google/rpc/status.pb.h"
 
-#include "server/text.h"
-
 namespace kvasir {
 namespace {
 
-constexpr const char* kReasonUrl = "kvasir/reason";
-constexpr const char* kRetryUrl = "kvasir/retry";
-
-constexpr absl::Duration kDefaultRetry = absl::Seconds(1);
-
-// gRPC's trailers should stay below 8 KiB, and the message goes there twice.
-constexpr size_t kMaxMessageBytes = 2048;
-
-const char* DefaultReason(const absl::Status& status) {
-  switch (status.code()) {
-    case absl::StatusCode::kInvalidArgument:
-      // The engine's words for a prompt that is over the model's context.
-      return FieldOf(status) == "prompt" &&
-                     absl::StrContains(status.message(), "context")
-                 ? "CONTEXT_LENGTH_EXCEEDED"
-                 : "INVALID_ARGUMENT";
-    case absl::StatusCode::kResourceExhausted:
-      return absl::StartsWith(status.message(), "inbox_limit")
-                 ? kReasonQueueFull.data()
-                 : kReasonCacheTooSmall.data();
-    case absl::StatusCode::kNotFound:
-      return "NOT_FOUND";
-    case absl::StatusCode::kAlreadyExists:
-      return absl::StartsWith(status.message(), "label: ")
-                 ? "LABEL_TAKEN"
-                 : "REQUEST_ID_IN_FLIGHT";
-    case absl::StatusCode::kFailedPrecondition:
-      return "FAILED_PRECONDITION";
-    case absl::StatusCode::kDeadlineExceeded:
-      return "DEADLINE_EXCEEDED";
-    case absl::StatusCode::kCancelled:
-      return "CANCELLED";
-    case absl::StatusCode::kUnavailable:
-      return "UNAVAILABLE";
-    case absl::StatusCode::kUnimplemented:
-      return "NOT_IMPLEMENTED";
-    default:
-      return "INTERNAL";
-  }
-}
+// gRPC's clients refuse trailers of more than 8 KiB, and the message is in them
+// three times, once with three bytes for each that is not ASCII.
+constexpr size_t kMaxMessageBytes = 1024;
 
 bool IsPathStart(char before) {
   return !absl::ascii_isalnum(before) && before != '/' && before != '.' &&
@@ -76,89 +34,100 @@ std::string Truncate(std::string message) {
   return message.substr(0, end) + "...";
 }
 
+google::rpc::ErrorInfo InfoOf(const absl::Status& status,
+                              const std::string& message) {
+  google::rpc::ErrorInfo info;
+  info.set_reason(ReasonOf(status));
+  info.set_domain(std::string(kErrorDomain));
+  auto& metadata = *info.mutable_metadata();
+  const WantedFound parts = WantedFoundIn(message);
+  if (!parts.wanted.empty()) metadata["wanted"] = parts.wanted;
+  if (!parts.found.empty()) metadata["found"] = parts.found;
+  if (const auto limit = LimitOf(status)) metadata["limit"] = limit->name;
+  return info;
+}
+
+google::rpc::BadRequest BadRequestOf(const std::string& field,
+                                     const std::string& message,
+                                     const std::string& reason) {
+  google::rpc::BadRequest bad;
+  auto* violation = bad.add_field_violations();
+  violation->set_field(field);
+  violation->set_description(message.substr(field.size() + 2));
+  violation->set_reason(reason);
+  return bad;
+}
+
+google::rpc::QuotaFailure QuotaFailureOf(const LimitInfo& limit,
+                                         const std::string& message) {
+  google::rpc::QuotaFailure quota;
+  auto* violation = quota.add_violations();
+  violation->set_subject(limit.subject);
+  violation->set_description(message);
+  violation->set_quota_metric(limit.metric);
+  violation->set_quota_id(limit.name);
+  violation->set_quota_value(limit.value);
+  return quota;
+}
+
+google::rpc::PreconditionFailure PreconditionOf(const absl::Status& status,
+                                                const std::string& message) {
+  google::rpc::PreconditionFailure precondition;
+  auto* violation = precondition.add_violations();
+  violation->set_type(ReasonOf(status));
+  violation->set_subject(FieldIn(status));
+  violation->set_description(message);
+  return precondition;
+}
+
+google::rpc::ResourceInfo ResourceInfoOf(const ResourceName& resource,
+                                         const std::string& message) {
+  google::rpc::ResourceInfo info;
+  info.set_resource_type(resource.type);
+  info.set_resource_name(resource.name);
+  info.set_description(message);
+  return info;
+}
+
+google::rpc::RetryInfo RetryInfoOf(absl::Duration delay) {
+  constexpr int64_t kNanos = 1000000000;
+  google::rpc::RetryInfo retry;
+  const int64_t nanos = absl::ToInt64Nanoseconds(delay);
+  retry.mutable_retry_delay()->set_seconds(nanos / kNanos);
+  retry.mutable_retry_delay()->set_nanos(static_cast<int32_t>(nanos % kNanos));
+  return retry;
+}
+
 std::string Details(const absl::Status& status, const std::string& message,
                     std::string_view request_id) {
   google::rpc::Status wire;
   wire.set_code(static_cast<int>(status.code()));
   wire.set_message(message);
-  google::rpc::ErrorInfo info;
-  info.set_reason(ReasonOf(status));
-  info.set_domain(std::string(kErrorDomain));
-  wire.add_details()->PackFrom(info);
+  const auto add = [&wire](const google::protobuf::Message& detail) {
+    wire.add_details()->PackFrom(detail);
+  };
+  const google::rpc::ErrorInfo info = InfoOf(status, message);
+  add(info);
   if (const std::string field = FieldOf(status); !field.empty()) {
-    google::rpc::BadRequest bad;
-    auto* violation = bad.add_field_violations();
-    violation->set_field(field);
-    violation->set_description(message.substr(field.size() + 2));
-    violation->set_reason(info.reason());
-    wire.add_details()->PackFrom(bad);
+    add(BadRequestOf(field, message, info.reason()));
   }
-  if (const std::optional<absl::Duration> delay = RetryDelay(status)) {
-    google::rpc::RetryInfo retry;
-    const int64_t nanos = absl::ToInt64Nanoseconds(*delay);
-    retry.mutable_retry_delay()->set_seconds(nanos / 1000000000);
-    retry.mutable_retry_delay()->set_nanos(
-        static_cast<int32_t>(nanos % 1000000000));
-    wire.add_details()->PackFrom(retry);
+  if (const auto limit = LimitOf(status)) {
+    add(QuotaFailureOf(*limit, message));
   }
+  if (absl::IsFailedPrecondition(status)) add(PreconditionOf(status, message));
+  if (const auto resource = ResourceOf(status)) {
+    add(ResourceInfoOf(*resource, message));
+  }
+  if (const auto delay = RetryDelay(status)) add(RetryInfoOf(*delay));
   if (!request_id.empty()) {
     google::rpc::RequestInfo request;
     request.set_request_id(std::string(request_id));
-    wire.add_details()->PackFrom(request);
+    add(request);
   }
   return wire.SerializeAsString();
 }
 
 }  // namespace
-
-std::string ReasonOf(const absl::Status& status) {
-  if (const auto reason = status.GetPayload(kReasonUrl)) {
-    return std::string(*reason);
-  }
-  return DefaultReason(status);
-}
-
-absl::Status WithReason(absl::Status status, std::string_view reason) {
-  status.SetPayload(kReasonUrl, absl::Cord(View(reason)));
-  return status;
-}
-
-absl::Status WithRetry(absl::Status status, absl::Duration delay) {
-  status.SetPayload(kRetryUrl, absl::Cord(absl::FormatDuration(delay)));
-  return status;
-}
-
-std::optional<absl::Duration> RetryDelay(const absl::Status& status) {
-  if (const auto text = status.GetPayload(kRetryUrl)) {
-    absl::Duration delay;
-    if (absl::ParseDuration(std::string(*text), &delay)) return delay;
-  }
-  if (absl::IsUnavailable(status)) return kDefaultRetry;
-  if (absl::IsResourceExhausted(status) &&
-      ReasonOf(status) == kReasonQueueFull) {
-    return kDefaultRetry;
-  }
-  return std::nullopt;
-}
-
-std::string FieldOf(const absl::Status& status) {
-  if (!absl::IsInvalidArgument(status) && !absl::IsUnimplemented(status)) {
-    return "";
-  }
-  const absl::string_view message = status.message();
-  const size_t colon = message.find(": ");
-  if (colon == absl::string_view::npos || colon == 0 ||
-      !absl::ascii_islower(message[0])) {
-    return "";
-  }
-  for (const char c : message.substr(0, colon)) {
-    if (!absl::ascii_islower(c) && !absl::ascii_isdigit(c) && c != '_' &&
-        c != '.' && c != '[' && c != ']') {
-      return "";
-    }
-  }
-  return std::string(message.substr(0, colon));
-}
 
 std::string StripPrivate(std::string_view message) {
   std::string out;

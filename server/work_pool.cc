@@ -1,7 +1,9 @@
 #include "server/work_pool.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <functional>
+#include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -32,12 +34,22 @@ WorkPool::~WorkPool() {
   for (std::thread& thread : threads_) thread.join();
 }
 
+// No option sets the limit: it is called by what waits.
+absl::Status WorkPool::Full(const std::string& message, const char* metric,
+                            size_t limit) const {
+  return WithLimit(
+      WithReason(absl::ResourceExhaustedError(message), kReasonQueueFull),
+      {.name = options_.task_name,
+       .subject = "server",
+       .metric = metric,
+       .value = static_cast<int64_t>(limit)});
+}
+
 absl::Status WorkPool::CheckRoom(size_t waiting) const {
   if (waiting < options_.max_tasks) return absl::OkStatus();
-  return WithReason(absl::ResourceExhaustedError(
-                        absl::StrCat(waiting, " ", options_.task_name,
-                                     " wait, at most ", options_.max_tasks)),
-                    kReasonQueueFull);
+  return Full(absl::StrCat(waiting, " ", options_.task_name, " wait, at most ",
+                           options_.max_tasks),
+              "tasks", options_.max_tasks);
 }
 
 absl::Status WorkPool::Post(std::function<void()> task, size_t bytes) {
@@ -45,11 +57,10 @@ absl::Status WorkPool::Post(std::function<void()> task, size_t bytes) {
   RETURN_IF_ERROR(CheckRoom(tasks_.size()));
   if (options_.max_bytes > 0 && bytes_ > 0 &&
       bytes_ + bytes > options_.max_bytes) {
-    return WithReason(
-        absl::ResourceExhaustedError(absl::StrCat(
-            options_.task_name, " of ", bytes_, " bytes wait, ", "at most ",
-            options_.max_bytes, ", found ", bytes, " more")),
-        kReasonQueueFull);
+    return Full(absl::StrCat(options_.task_name, " of ", bytes_,
+                             " bytes wait, ", "at most ", options_.max_bytes,
+                             ", found ", bytes, " more"),
+                "bytes", options_.max_bytes);
   }
   bytes_ += bytes;
   tasks_.push_back({std::move(task), bytes});

@@ -60,6 +60,8 @@ class WorkPool {
     absl::Duration due;  // steady
   };
 
+  absl::Status Full(const std::string& message, const char* metric,
+                    size_t limit) const;
   absl::Status CheckRoom(size_t waiting) const;
   void Run() ABSL_LOCKS_EXCLUDED(mu_);
   // The next thing to do; waits for it.

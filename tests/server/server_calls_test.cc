@@ -310,7 +310,7 @@ TEST(SlowClientTest, QueueIsBoundedAndTheCallEndsWithAReason) {
   }
   const grpc::Status status = reader->Finish();
   EXPECT_EQ(status.error_code(), grpc::RESOURCE_EXHAUSTED);
-  EXPECT_EQ(ReasonIn(status), "CLIENT_READS_TOO_SLOWLY");
+  EXPECT_EQ(ReasonIn(status), "SLOW_CLIENT");
   EXPECT_THAT(status.error_message(), HasSubstr("server.stream_queue"));
 }
 
