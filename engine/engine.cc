@@ -27,6 +27,8 @@
 #include "cache/memory/host_memory.h"
 #include "engine/engine_loop.h"
 #include "engine/inbox.h"
+#include "engine/model/drawable_tokens.h"
+#include "engine/model/token_set.h"
 #include "engine/model_set.h"
 #include "engine/prefix_desk.h"
 #include "engine/request_check.h"
@@ -43,6 +45,15 @@ namespace {
 int64_t BlocksOfThisMachine(const KvLayout& layout) {
   return int64_t{sysconf(_SC_PHYS_PAGES)} * sysconf(_SC_PAGESIZE) /
          layout.BlockBytes();
+}
+
+// What the request may draw of its version's tokens, which that keeps alive.
+absl::StatusOr<std::shared_ptr<const TokenSet>> DrawableFor(
+    const Request& request) {
+  const RequestLimits limits = request.version->limits();
+  const std::shared_ptr<const TokenSet> tokens(request.version, limits.tokens);
+  return DrawableTokens(tokens, limits.token_limit, request.sampling,
+                        /*withheld=*/{});
 }
 
 absl::Status CheckAddressable(int64_t blocks, const KvLayout& layout) {
@@ -312,14 +323,19 @@ absl::Status Engine::Submit(Request request, std::shared_ptr<TokenSink> sink) {
   if (request.version == nullptr) {
     ASSIGN_OR_RETURN(request.version, Resolve("", ""));
   }
-  const absl::Status checked = CheckRequest(request, request.version->limits());
+  absl::Status checked = CheckRequest(request, request.version->limits());
+  if (checked.ok()) {
+    absl::StatusOr<std::shared_ptr<const TokenSet>> drawable =
+        DrawableFor(request);
+    checked = drawable.status();
+    if (drawable.ok()) request.sampling.drawable = *std::move(drawable);
+  }
   if (absl::IsResourceExhausted(checked)) {
     impl_->inbox.CountNeverFits();
   } else if (!checked.ok()) {
     impl_->inbox.CountInvalid();
   }
   RETURN_IF_ERROR(checked);
-  request.sampling.drawable = request.version->limits().tokens;
   return impl_->inbox.Submit(std::move(request), std::move(sink),
                              impl_->clock.Now());
 }

@@ -422,7 +422,8 @@ absl::StatusOr<std::vector<TokenId>> EngineLoop::Compute(
                     .table = reservation.Table(i),
                     .sampling = work.plan.rows[i].wants_logits
                                     ? &sequence.request().sampling
-                                    : nullptr});
+                                    : nullptr,
+                    .draw = sequence.draw_context()});
   }
   for (const WarmRows& rows : work.warm) {
     step.push_back({.id = {},

@@ -51,12 +51,14 @@ absl::StatusOr<std::vector<TokenId>> ModelRunner::Run(
                                          static_cast<size_t>(logits.columns));
     const int64_t position =
         step[i].first_position + static_cast<int64_t>(step[i].tokens.size());
+    KV_CHECK(static_cast<int64_t>(step[i].draw.tokens.size()) == position)
+        << step[i].draw.tokens.size() << " tokens before position " << position;
     if (options_.observer) options_.observer(step[i].id, position, values);
     if (!AllFinite(values)) {
       sampled[i] = kLogitsNotFinite;
       continue;
     }
-    sampled[i] = SampleToken(values, *step[i].sampling, position,
+    sampled[i] = SampleToken(values, *step[i].sampling, step[i].draw,
                              options_.sampleable_count, sampler_scratch_);
   }
   return sampled;

@@ -25,6 +25,8 @@ struct StepRows {
   BlockTableView table;              // covers them
   // Set if the token after the last one is wanted.
   const SamplingParams* sampling = nullptr;
+  // For that: the sequence up to the last of `tokens`.
+  DrawContext draw = {};
 };
 
 // Instead of a sampled token: none was wanted, or the logits are not all finite
@@ -80,7 +82,7 @@ class ModelRunner final : public StepRunner {
   std::vector<TokenId> tokens_;
   std::vector<SequenceRows> sequences_;
   std::vector<int32_t> logit_rows_;
-  std::vector<TokenId> sampler_scratch_;
+  SamplerScratch sampler_scratch_;
 };
 
 }  // namespace kvasir

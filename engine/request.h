@@ -11,7 +11,7 @@
 
 #include "cache/base/strong_id.h"
 #include "cache/retention.h"
-#include "engine/model/sampler.h"
+#include "engine/model/sampling_params.h"
 
 namespace kvasir {
 

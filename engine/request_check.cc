@@ -9,28 +9,47 @@
 #include "absl/types/span.h"
 
 #include "cache/base/status_macros.h"
-#include "engine/model/sampler.h"
+#include "engine/model/sampling_params.h"
 #include "engine/model/token_set.h"
 #include "engine/request.h"
 
 namespace kvasir {
 namespace {
 
+// What a field holds at `place`, an index or the key of a map.
+absl::Status CheckId(absl::string_view field, int64_t place, TokenId id,
+                     const RequestLimits& limits) {
+  const int32_t limit = limits.token_limit;
+  if (id < 0 || id >= limit) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(field, "[", place, "]: wanted a token id in [0, ", limit,
+                     "), found ", id));
+  }
+  if (limits.tokens == nullptr || limits.tokens->Contains(id)) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat(field, "[", place, "]: wanted the id of a token, found ", id,
+                   ", which the vocabulary leaves unused"));
+}
+
 absl::Status CheckIds(absl::string_view field, absl::Span<const TokenId> ids,
                       const RequestLimits& limits) {
-  const int32_t limit = limits.token_limit;
   for (size_t i = 0; i < ids.size(); ++i) {
-    if (ids[i] >= 0 && ids[i] < limit) {
-      if (limits.tokens == nullptr || limits.tokens->Contains(ids[i])) continue;
-      return absl::InvalidArgumentError(
-          absl::StrCat(field, "[", i, "]: wanted the id of a token, found ",
-                       ids[i], ", which the vocabulary leaves unused"));
-    }
-    return absl::InvalidArgumentError(
-        absl::StrCat(field, "[", i, "]: wanted a token id in [0, ", limit,
-                     "), found ", ids[i]));
+    RETURN_IF_ERROR(CheckId(field, static_cast<int64_t>(i), ids[i], limits));
   }
   return absl::OkStatus();
+}
+
+absl::Status CheckSampling(const SamplingParams& sampling,
+                           const RequestLimits& limits) {
+  RETURN_IF_ERROR(CheckSamplingParams(sampling));
+  for (const LogitBias& entry : sampling.logit_bias) {
+    RETURN_IF_ERROR(CheckId("sampling.logit_bias", entry.id, entry.id, limits));
+  }
+  RETURN_IF_ERROR(
+      CheckIds("sampling.allowed_token_ids", sampling.allowed_ids, limits));
+  return CheckIds("sampling.banned_token_ids", sampling.banned_ids, limits);
 }
 
 }  // namespace
@@ -73,7 +92,7 @@ absl::Status CheckRequest(const Request& request, const RequestLimits& limits) {
         absl::StrCat("stopping.max_tokens: wanted at least 0, found ",
                      request.stopping.max_tokens));
   }
-  return CheckSamplingParams(request.sampling);
+  return CheckSampling(request.sampling, limits);
 }
 
 }  // namespace kvasir

@@ -14,6 +14,7 @@
 #include "cache/base/strong_id.h"
 #include "cache/lease.h"
 #include "engine/inbox.h"
+#include "engine/model/sampling_params.h"
 #include "engine/model/tokenizer.h"
 #include "engine/request.h"
 #include "engine/served_version.h"
@@ -55,6 +56,10 @@ class Sequence {
   // Prompt and generated tokens.
   absl::Span<const TokenId> known_tokens() const { return tokens_; }
   int64_t known_count() const { return static_cast<int64_t>(tokens_.size()); }
+  // What the draw of the next token depends on beside its logits.
+  DrawContext draw_context() const {
+    return {.tokens = tokens_, .prompt_tokens = usage_.prompt_tokens};
+  }
   int64_t computed_count() const { return lease_.token_count(); }
   bool running() const { return lease_.held(); }
   // More than the newest token has yet to be computed.

@@ -4,46 +4,36 @@
 #include <cstdint>
 #include <vector>
 
-#include "absl/status/status.h"
 #include "absl/types/span.h"
 
 #include "cache/base/strong_id.h"
+#include "engine/model/logit_adjustment.h"
+#include "engine/model/sampling_params.h"
 
 namespace kvasir {
 
-class TokenSet;
-
-// How a token is drawn from logits. Defaults sample the model's distribution.
-struct SamplingParams {
-  float temperature = 1.0f;  // 0: the most likely token (greedy)
-  int32_t top_k = 0;         // 0 or more than the vocabulary: off
-  float top_p = 1.0f;        // (0, 1]; 1: off
-  float min_p = 0.0f;        // [0, 1]; 0: off
-  uint64_t seed = 0;
-  // The engine's to set, not the client's: what is a token of the model. Null:
-  // every id. Outlives the parameters.
-  const TokenSet* drawable = nullptr;
+// Working memory of SampleToken(), kept between calls.
+struct SamplerScratch {
+  std::vector<TokenId> ids;
+  AdjustScratch adjust;
 };
 
-// INVALID_ARGUMENT naming the field, its legal range and the value found; NaN
-// and infinities are refused.
-absl::Status CheckSamplingParams(const SamplingParams& params);
-
-// Draws the token that follows. A pure function: randomness comes from a
-// counter-based generator (Philox4x32-10, Salmon et al. 2011) keyed by the seed
-// and `position`, the index of the new token in its sequence, so that neither
-// batch nor preemption changes a draw (contract C2).
+// Draws the token that follows. A pure function of logits, parameters and
+// context: randomness is CounterRandom() of the seed and the new token's
+// position, so that neither batch nor preemption changes a draw (contract C2).
 //
-// Order of filters: temperature, top-k, top-p, min-p. Ties go to the smaller
-// id. Only ids below `sampleable_count` that are drawable are drawn, whatever
-// the logits of the others (ids without a token); there is one. `scratch` is
-// working memory kept between calls.
+// Bias and penalties change the logits (logit_adjustment.h). Then only ids
+// below `sampleable_count` that are drawable and not withheld count, whatever
+// the logits of the others; there is one. Greedy takes the highest logit of
+// theirs. Otherwise they are cut down in the order temperature, top-k, typical,
+// top-p, min-p: that of llama.cpp's default chain, but with the temperature
+// before the filters, as Hugging Face's and vLLM's samplers have it. Ties go to
+// the smaller id.
+//
+// `logits` are finite numbers, and then every step is one of finite numbers.
 TokenId SampleToken(absl::Span<const float> logits,
-                    const SamplingParams& params, int64_t position,
-                    int32_t sampleable_count, std::vector<TokenId>& scratch);
-
-// 64 random bits for (seed, position, draw).
-uint64_t CounterRandom(uint64_t seed, uint64_t position, uint64_t draw);
+                    const SamplingParams& params, const DrawContext& context,
+                    int32_t sampleable_count, SamplerScratch& scratch);
 
 }  // namespace kvasir
 

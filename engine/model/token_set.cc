@@ -17,6 +17,18 @@ TokenSet::TokenSet(int32_t bound) : bound_(bound) {
   }
 }
 
+TokenSet TokenSet::None(int32_t bound) {
+  TokenSet set(bound);
+  std::fill(set.words_.begin(), set.words_.end(), 0);
+  return set;
+}
+
+void TokenSet::Add(TokenId id) {
+  KV_CHECK(id >= 0 && id < bound_) << id << " of " << bound_;
+  const auto bit = static_cast<uint32_t>(id);
+  words_[bit / kWordBits] |= uint64_t{1} << bit % kWordBits;
+}
+
 void TokenSet::Remove(TokenId id) {
   KV_CHECK(id >= 0 && id < bound_) << id << " of " << bound_;
   const auto bit = static_cast<uint32_t>(id);

@@ -15,6 +15,10 @@ class TokenSet {
   // All of [0, bound).
   explicit TokenSet(int32_t bound);
 
+  // None of them.
+  static TokenSet None(int32_t bound);
+
+  void Add(TokenId id);     // in [0, bound())
   void Remove(TokenId id);  // in [0, bound())
 
   bool Contains(TokenId id) const {

@@ -69,7 +69,10 @@ class ExactnessTest : public ::testing::TestWithParam<Subject> {
       one.sampling = {.temperature = i % 2 == 0 ? 0.0f : 0.8f,
                       .top_k = i % 3 == 0 ? 40 : 0,
                       .top_p = i % 4 == 0 ? 0.9f : 1.0f,
-                      .seed = 17 + i};
+                      .typical_p = i % 7 == 0 ? 0.9f : 1.0f,
+                      .seed = 17 + i,
+                      .frequency_penalty = i % 5 == 0 ? 0.4f : 0.0f,
+                      .repetition_penalty = i % 5 < 2 ? 1.2f : 1.0f};
       cases_.push_back(one);
     }
   }

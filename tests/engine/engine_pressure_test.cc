@@ -21,7 +21,7 @@ namespace kvasir {
 namespace {
 
 constexpr int32_t kBlock = 16;
-constexpr SamplingParams kGreedy{.temperature = 0};
+const SamplingParams kGreedy{.temperature = 0};
 
 // FIELD_CASES SCHED-3: under pressure all finish, with the output of a solo
 // run, greedy and seeded; few preemptions; the first to arrive ends early.

@@ -25,7 +25,7 @@ using ::testing::ElementsAre;
 using ::testing::Lt;
 
 constexpr int32_t kBlock = 16;
-constexpr SamplingParams kGreedy{.temperature = 0};
+const SamplingParams kGreedy{.temperature = 0};
 
 // A tiny model and, for each sequence, four blocks of plain memory.
 class ModelRunnerTest : public ::testing::Test {
@@ -59,13 +59,18 @@ class ModelRunnerTest : public ::testing::Test {
             .table = {memory_.data(), fixture_->layout().BlockBytes(),
                       absl::MakeConstSpan(ids_).subspan(sequence * kBlocksEach,
                                                         kBlocksEach)},
-            .sampling = sampling};
+            .sampling = sampling,
+            .draw = {.tokens = absl::MakeConstSpan(history_).first(
+                         static_cast<size_t>(first_position) + tokens.size())}};
   }
 
   std::string bytes_;
   std::unique_ptr<ModelFixture> fixture_;
   std::vector<std::byte> memory_;
   std::vector<BlockId> ids_;
+  // Greedy draws without penalties do not look at what it holds.
+  const std::vector<TokenId> history_ =
+      std::vector<TokenId>(kBlocksEach * kBlock, 0);
 };
 
 // Rows, logits and tokens must not be mixed up between the sequences of a step,

@@ -77,6 +77,36 @@ TEST(RequestCheck, NamesTheStopTokenThatCanNeverCome) {
   EXPECT_THAT(Message(status), HasSubstr("stopping.token_ids[1]"));
 }
 
+// FIELD_CASES SAM-1: an id of a sampling list indexes the logits. One field
+// after the other holds each kind of bad id.
+TEST(RequestCheck, NamesTheSamplingIdThatIsNoToken) {
+  TokenSet tokens(290);
+  tokens.Remove(7);
+  RequestLimits limits = kLimits;
+  limits.tokens = &tokens;
+  const auto refusal = [&](const SamplingParams& sampling) {
+    Request request = WithLength(3);
+    request.sampling = sampling;
+    return Message(CheckRequest(request, limits));
+  };
+  EXPECT_EQ(refusal({.logit_bias = {{0, 1}, {289, 2}},
+                     .allowed_ids = {0, 289},
+                     .banned_ids = {5}}),
+            "");
+  for (const TokenId id : {-1, 7, 290, std::numeric_limits<TokenId>::max()}) {
+    const std::string found = "found " + std::to_string(id);
+    EXPECT_THAT(refusal({.logit_bias = {{0, 1}, {id, 2}}}),
+                AllOf(HasSubstr("sampling.logit_bias[" + std::to_string(id)),
+                      HasSubstr(found)));
+    EXPECT_THAT(
+        refusal({.allowed_ids = {0, id}}),
+        AllOf(HasSubstr("sampling.allowed_token_ids[1]"), HasSubstr(found)));
+    EXPECT_THAT(
+        refusal({.banned_ids = {id}}),
+        AllOf(HasSubstr("sampling.banned_token_ids[0]"), HasSubstr(found)));
+  }
+}
+
 // No token to compute means no logits to sample from.
 TEST(RequestCheck, RefusesAnEmptyPrompt) {
   const absl::Status status = CheckRequest(WithLength(0), kLimits);

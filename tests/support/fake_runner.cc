@@ -10,6 +10,7 @@
 #include "gtest/gtest.h"
 
 #include "cache/kv_layout.h"
+#include "engine/model/counter_random.h"
 
 namespace kvasir {
 namespace {

@@ -11,7 +11,7 @@
 #include "absl/types/span.h"
 
 #include "cache/kv_layout.h"
-#include "engine/model/sampler.h"
+#include "engine/model/sampling_params.h"
 #include "engine/model_runner.h"
 
 namespace kvasir {

@@ -43,6 +43,15 @@ TEST(TokenSet, EqualsASetOfItsIds) {
       EXPECT_FALSE(set.Contains(id));
     }
     EXPECT_TRUE(set.empty());
+    set.Add(bound - 1);
+    TokenSet last = TokenSet::None(bound);
+    EXPECT_TRUE(last.empty());
+    last.Add(bound - 1);
+    for (const TokenSet& one : {set, last}) {
+      std::vector<TokenId> ids;
+      one.AppendTo(bound, ids);
+      EXPECT_EQ(ids, std::vector<TokenId>{bound - 1});
+    }
   }
 }
 
