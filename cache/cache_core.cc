@@ -218,6 +218,22 @@ int64_t CacheCore::ExtendLease(LeaseState& lease,
   return gained;
 }
 
+int64_t CacheCore::ShareBlocks(LeaseState& to, const LeaseState& from,
+                               int64_t limit_tokens) {
+  KV_CHECK(!to.growing && !from.growing) << "part of a live reservation";
+  KV_CHECK(to.version == from.version && to.scope->salt == from.scope->salt)
+      << "sequences of another identity";
+  const int64_t before = to.token_count;
+  if (before % block_tokens_ != 0) return 0;
+  const int64_t most = std::min(from.token_count, limit_tokens);
+  while (to.token_count + block_tokens_ <= most) {
+    to.table.Append(pool_.Pin(from.table.ids()[to.table.size()]));
+    to.token_count += block_tokens_;
+  }
+  to.cut_off |= from.cut_off && to.token_count > before;
+  return to.token_count - before;
+}
+
 void CacheCore::EndLease(LeaseState& lease) {
   KV_CHECK(!lease.growing) << "the lease is part of a live reservation";
   tails_.Resize(lease.tail, 0);

@@ -60,6 +60,8 @@ class CacheCore {
   int64_t CountLeading(const LeaseRequest& request, bool held_too);
   std::vector<HotPrefix> HottestPrefixes(VersionId id, size_t count) const;
   int64_t ExtendLease(LeaseState& lease, absl::Span<const TokenId> tokens);
+  int64_t ShareBlocks(LeaseState& to, const LeaseState& from,
+                      int64_t limit_tokens);
   FlushResult Flush();
   // What is flushed is not to be computed again on the cache's own account.
   void ForgetHot(const PrefixFilter& filter);

@@ -117,6 +117,13 @@ int64_t KvCache::ExtendLease(Lease& lease, absl::Span<const TokenId> tokens) {
   return core_->ExtendLease(*lease.state_, tokens);
 }
 
+int64_t KvCache::ShareBlocks(Lease& to, const Lease& from,
+                             int64_t limit_tokens) {
+  KV_DCHECK(core_->OnEngineThread());
+  KV_CHECK(to.held() && from.held());
+  return core_->ShareBlocks(*to.state_, *from.state_, limit_tokens);
+}
+
 CapacityView KvCache::Capacity() const {
   KV_DCHECK(core_->OnEngineThread());
   return core_->Capacity();

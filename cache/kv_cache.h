@@ -145,6 +145,13 @@ class KvCache {
   // is found this costs one look-up, and a hash once per block.
   int64_t ExtendLease(Lease& lease, absl::Span<const TokenId> tokens);
 
+  // Gives `to` the full blocks that come next in `from`, as far as they hold
+  // tokens below `limit_tokens`: the two sequences begin with the same ones,
+  // and are of one version and salt. For where a look-up finds nothing, since
+  // nothing is to be findable. Returns how many tokens were gained, none if
+  // `to` does not stand at a block border; they are nobody's hits.
+  int64_t ShareBlocks(Lease& to, const Lease& from, int64_t limit_tokens);
+
   CapacityView Capacity() const;
 
   // Of that many blocks, those that pinned prefixes and tenants' floors keep

@@ -10,6 +10,8 @@
 
 namespace kvasir {
 
+class Inbox;
+
 // The sequences that ended in this turn of the engine and still have to be told
 // so. Between Add() and Send() the engine publishes its numbers: who sees the
 // last event of a request finds it counted and its blocks given back.
@@ -20,8 +22,9 @@ class Departures {
   // `inbox` and `recorder` outlive this object.
   Departures(Inbox* inbox, StatsRecorder* recorder);
 
-  // Takes a sequence that is in no roster any more, drops its lease, counts it
-  // and frees its id.
+  // Takes a sequence that is in no roster any more and drops its lease. Counts
+  // it and, if it is the last of its request, that, whose id is free again. The
+  // first that fails, fails its request: the others are told nothing.
   void Add(std::unique_ptr<Sequence> sequence, FinishedEvent event,
            Ending ending);
 
@@ -34,6 +37,8 @@ class Departures {
   struct Departure {
     std::unique_ptr<Sequence> sequence;
     FinishedEvent event;
+    bool is_told = false;
+    bool is_last = false;  // of its request
   };
 
   Inbox* const inbox_;

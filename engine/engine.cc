@@ -32,6 +32,7 @@
 #include "engine/model_set.h"
 #include "engine/prefix_desk.h"
 #include "engine/request_check.h"
+#include "engine/sequence.h"
 #include "engine/version_directory.h"
 #include "engine/version_keeper.h"
 #include "engine/version_loader.h"
@@ -53,7 +54,7 @@ absl::StatusOr<std::shared_ptr<const TokenSet>> DrawableFor(
   const RequestLimits limits = request.version->limits();
   const std::shared_ptr<const TokenSet> tokens(request.version, limits.tokens);
   return DrawableTokens(tokens, limits.token_limit, request.sampling,
-                        /*withheld=*/{});
+                        EndersOf(request));
 }
 
 absl::Status CheckAddressable(int64_t blocks, const KvLayout& layout) {

@@ -16,51 +16,12 @@
 #include "absl/types/span.h"
 
 #include "cache/base/check.h"
-#include "engine/prefix_order.h"
+#include "engine/hot_table.h"
+#include "engine/step_compute.h"
 #include "engine/step_probe.h"
 #include "engine/verdict.h"
 
 namespace kvasir {
-namespace {
-
-// The sequences of a plan, in its order; both are in order of arrival.
-std::vector<Sequence*> SequencesOf(const StepPlan& plan,
-                                   const SequenceRoster& roster) {
-  std::vector<Sequence*> sequences;
-  auto next = roster.running().begin();
-  for (const PlannedRows& rows : plan.rows) {
-    while ((*next)->id() != rows.id) ++next;
-    sequences.push_back(next->get());
-  }
-  return sequences;
-}
-
-absl::Span<const TokenId> TokensOf(const PlannedRows& rows,
-                                   const Sequence& sequence) {
-  return sequence.known_tokens().subspan(
-      static_cast<size_t>(sequence.computed_count()),
-      static_cast<size_t>(rows.token_count));
-}
-
-// `warm_count`: prefixes that a warm-up computes in the step.
-StepPhase PhaseOf(absl::Span<Sequence* const> sequences, size_t warm_count) {
-  size_t prefills = warm_count;
-  for (const Sequence* sequence : sequences) prefills += sequence->prefills();
-  if (prefills == 0) return StepPhase::kDecode;
-  return prefills == sequences.size() + warm_count ? StepPhase::kPrefill
-                                                   : StepPhase::kMixed;
-}
-
-int64_t CountRows(absl::Span<const WarmRows> rows) {
-  int64_t count = 0;
-  for (const WarmRows& one : rows) {
-    count += static_cast<int64_t>(one.tokens.size());
-  }
-  return count;
-}
-
-}  // namespace
-
 EngineLoop::EngineLoop(const Parts& parts, Settings settings)
     : parts_(parts),
       settings_(std::move(settings)),
@@ -123,7 +84,7 @@ bool EngineLoop::Turn() {
     ExecuteStep(work);
   } else if (!roster_.empty()) {
     // The paused ones hold what the others wait for.
-    if (!stands) RefuseOldest();
+    if (!stands) RefuseFirst();
   } else if (!resize_.active()) {
     warmup_.Unblock();
   }
@@ -164,16 +125,7 @@ void EngineLoop::ReadMail() {
     mail.commands.clear();
   }
   for (Submission& submission : mail.submissions) {
-    const int64_t context = submission.request.version->longest_context();
-    roster_.Enqueue(std::make_unique<Sequence>(SequenceId(next_sequence_++),
-                                               std::move(submission), context));
-    const Sequence& newest = *roster_.waiting().back();
-    const RequestLimits limits = LimitsOf(newest);
-    const absl::Status fits = CheckPromptLength(newest.known_count(), limits);
-    if (!fits.ok()) {
-      parts_.inbox->CountNeverFits();
-      Depart(newest.id(), fits, Ending::kFailed);
-    }
+    Enqueue(std::move(submission));
   }
   for (ResizeOrder& order : mail.resizes) resize_.Begin(std::move(order));
   for (WarmOrder& order : mail.warm_orders) warmup_.Begin(std::move(order));
@@ -182,6 +134,27 @@ void EngineLoop::ReadMail() {
   if (!recorder_.stats().healthy) {
     EndEverything(absl::UnavailableError("the engine is unhealthy"),
                   Ending::kFailed);
+  }
+}
+
+void EngineLoop::Enqueue(Submission submission) {
+  const int64_t context = submission.request.version->longest_context();
+  const auto group = std::make_shared<RequestGroup>(std::move(submission));
+  std::vector<std::unique_ptr<Sequence>> sequences;
+  for (int32_t i = 0; i < group->request().sequence_count; ++i) {
+    sequences.push_back(std::make_unique<Sequence>(SequenceId(next_sequence_++),
+                                                   group, i, context));
+  }
+  const Sequence& first = *sequences.front();
+  const absl::Status fits =
+      CheckPromptLength(first.known_count(), LimitsOf(first));
+  if (!fits.ok()) parts_.inbox->CountNeverFits();
+  for (std::unique_ptr<Sequence>& sequence : sequences) {
+    if (fits.ok()) {
+      roster_.Enqueue(std::move(sequence));
+    } else {
+      Fail(std::move(sequence), fits, Ending::kFailed);
+    }
   }
 }
 
@@ -239,7 +212,11 @@ void EngineLoop::EndUnwanted() {
   });
   for (std::unique_ptr<Sequence>& sequence : unwanted) {
     Verdict verdict = *Judge(*sequence, now);
-    FinishedEvent event = sequence->Fail(std::move(verdict.status), now);
+    if (!verdict.status.ok()) {
+      Fail(std::move(sequence), std::move(verdict.status), verdict.ending);
+      continue;
+    }
+    FinishedEvent event = sequence->Finish(FinishReason::kTimeLimit, now);
     departures_.Add(std::move(sequence), std::move(event), verdict.ending);
   }
 }
@@ -251,8 +228,8 @@ void EngineLoop::AdmitWaiting() {
     int64_t count = scheduler_.CountAdmissible(view);
     if (count == 0) {
       // Too big as a whole, but perhaps not without what it shares.
-      view.waiting.front().shared_blocks = parts_.cache->CountSharedBlocks(
-          LeaseRequestOf(*roster_.waiting().front()));
+      view.waiting.front().shared_blocks =
+          SharedBlocksOf(*roster_.waiting().front());
       count = scheduler_.CountAdmissible(view) > 0 ? 1 : 0;
     }
     if (count == 0) {
@@ -263,6 +240,18 @@ void EngineLoop::AdmitWaiting() {
     }
     for (; count > 0; --count) AdmitFirst();
   }
+}
+
+// Those that others hold, and that it is going to find or to take over.
+int64_t EngineLoop::SharedBlocksOf(const Sequence& sequence) const {
+  const int64_t found =
+      parts_.cache->CountSharedBlocks(LeaseRequestOf(sequence));
+  const Sequence* const donor = sequence.donor();
+  if (donor == nullptr || !donor->running()) return found;
+  const int32_t block_tokens = parts_.cache->layout().block_tokens;
+  return std::max(found, std::min(donor->computed_count(),
+                                  sequence.SharedTokens(block_tokens)) /
+                             block_tokens);
 }
 
 void EngineLoop::AdmitFirst() {
@@ -277,6 +266,7 @@ void EngineLoop::AdmitFirst() {
     return Depart(sequence.id(), std::move(lease).status(), Ending::kFailed);
   }
   recorder_.CountCached(sequence.Start(*std::move(lease)));
+  TakeOver(sequence);
   parts_.inbox->Admit(sequence.request().id);
   roster_.PromoteFirst();
 }
@@ -297,7 +287,7 @@ RequestLimits EngineLoop::LimitsOf(const Sequence& sequence) const {
 int64_t EngineLoop::PromisedToPreempted() const {
   int64_t most = 0;
   for (const std::unique_ptr<Sequence>& sequence : roster_.waiting()) {
-    if (!sequence->preempted()) break;  // those come first
+    if (!sequence->preempted()) continue;
     most = std::max(
         most, parts_.cache->layout().BlocksFor(sequence->most_tokens()) -
                   parts_.cache->PinnedPrefixBlocks(LeaseRequestOf(*sequence)));
@@ -312,13 +302,26 @@ LeaseRequest EngineLoop::LeaseRequestOf(const Sequence& sequence) const {
   return {.version = sequence.version().id(),
           .purpose = LeasePurpose::kHeld,
           .most_tokens = sequence.most_tokens(),
-          .tokens = sequence.known_tokens(),
+          .tokens = sequence.findable_tokens(),
           .salt = use.salt,
           .read_cache = use.read,
           .write_cache = use.write,
-          .resumed = sequence.preempted(),
+          // The first sequence of a request has looked up for all.
+          .resumed = sequence.preempted() || sequence.index() > 0,
           .recompute_tokens = sequence.high_water(),
           .retention = use.retention};
+}
+
+// The others begin with the prompt that the first sequence of the request has
+// computed, whatever the request may leave in the cache for others.
+void EngineLoop::TakeOver(Sequence& sequence) {
+  const Sequence* const donor = sequence.donor();
+  if (donor == nullptr || !donor->running()) return;
+  const int64_t shared =
+      sequence.SharedTokens(parts_.cache->layout().block_tokens);
+  if (sequence.computed_count() >= shared) return;
+  parts_.cache->ShareBlocks(sequence.lease(), donor->lease(), shared);
+  recorder_.CountCached(sequence.NoteExtended());
 }
 
 void EngineLoop::ExtendPrefixes() {
@@ -326,7 +329,8 @@ void EngineLoop::ExtendPrefixes() {
   const int32_t block_tokens = parts_.cache->layout().block_tokens;
   for (const std::unique_ptr<Sequence>& sequence : roster_.running()) {
     if (!sequence->prefills() || !sequence->request().cache.read ||
-        sequence->paused() || sequence->computed_count() % block_tokens != 0) {
+        sequence->paused() || sequence->scores() ||
+        sequence->computed_count() % block_tokens != 0) {
       continue;
     }
     parts_.cache->ExtendLease(sequence->lease(), sequence->known_tokens());
@@ -334,7 +338,7 @@ void EngineLoop::ExtendPrefixes() {
   }
 }
 
-EngineLoop::StepWork EngineLoop::MakePlan() {
+StepWork EngineLoop::MakePlan() {
   while (true) {
     StepWork work = {.plan = {}, .warm = PlanWarmup()};
     const VersionId guest =
@@ -352,9 +356,9 @@ EngineLoop::StepWork EngineLoop::MakePlan() {
       if (in_the_way && warmup_.GiveWay()) continue;
     }
     if (!work.plan.preempt.valid()) return work;
-    // Alone and still without room: RefuseOldest() says so.
+    // Alone and still without room: RefuseFirst() says so.
     if (roster_.running().size() == 1) return StepWork{};
-    KV_CHECK(roster_.PreemptYoungest().id() == work.plan.preempt);
+    KV_CHECK(roster_.PreemptLast().id() == work.plan.preempt);
     ++recorder_.stats().preemptions;
   }
 }
@@ -380,70 +384,38 @@ void EngineLoop::ExecuteStep(const StepWork& work) {
   const absl::Duration begin = parts_.clock->Now();
   for (Sequence* sequence : sequences) {
     if (!sequence->NoteScheduled(begin)) continue;
-    recorder_.CountScheduled(*sequence);
-    sequence->Push(AcceptedEvent{sequence->usage().prompt_tokens,
-                                 sequence->usage().cached_tokens,
-                                 sequence->version().label()});
+    if (!sequence->group().accepted) recorder_.CountScheduled(*sequence);
+    sequence->PushAccepted();
   }
-  const StepPhase phase = PhaseOf(sequences, work.warm.size());
-  const absl::StatusOr<std::vector<TokenId>> tokens = Compute(work, sequences);
-  if (warmup_rests_in_ == last_turn_) warmup_rests_in_ = VersionId();
-  if (!tokens.ok()) return FailStep(work, sequences, tokens.status());
-  failed_steps_ = 0;
-  const absl::Duration end = parts_.clock->Now();
-  const int64_t warm_rows = CountRows(work.warm);
-  recorder_.CountStep(phase, plan.total_tokens + warm_rows,
-                      static_cast<int64_t>(sequences.size() + work.warm.size()),
-                      end - begin, end);
-  recorder_.stats().warmed_tokens += warm_rows;
-  warmup_.NoteComputed(work.warm);
-  for (size_t i = 0; i < sequences.size(); ++i) {
-    TakeResult(plan.rows[i], (*tokens)[i], *sequences[i], end);
-  }
-}
-
-absl::StatusOr<std::vector<TokenId>> EngineLoop::Compute(
-    const StepWork& work, absl::Span<Sequence* const> sequences) {
-  std::vector<LeaseGrowth> growths;
-  for (size_t i = 0; i < sequences.size(); ++i) {
-    growths.push_back(
-        {&sequences[i]->lease(), TokensOf(work.plan.rows[i], *sequences[i])});
-  }
-  for (const WarmRows& rows : work.warm) {
-    growths.push_back({rows.lease, rows.tokens});
-  }
-  Reservation reservation = parts_.cache->Reserve(growths);
-  std::vector<StepRows> step;
-  for (size_t i = 0; i < sequences.size(); ++i) {
-    const Sequence& sequence = *sequences[i];
-    step.push_back({.id = sequence.id(),
-                    .tokens = growths[i].tokens,
-                    .first_position = sequence.computed_count(),
-                    .table = reservation.Table(i),
-                    .sampling = work.plan.rows[i].wants_logits
-                                    ? &sequence.request().sampling
-                                    : nullptr,
-                    .draw = sequence.draw_context()});
-  }
-  for (const WarmRows& rows : work.warm) {
-    step.push_back({.id = {},
-                    .tokens = rows.tokens,
-                    .first_position = rows.first_position,
-                    .table = reservation.Table(step.size())});
-  }
+  const StepPhase phase = PhaseOf(work, sequences);
   const ServedVersion& version =
       sequences.empty() ? warmup_.version() : sequences.front()->version();
   last_turn_ = version.id();
-  absl::StatusOr<std::vector<TokenId>> tokens = version.runner().Run(step);
-  if (tokens.ok()) std::move(reservation).Commit();
-  return tokens;
+  absl::StatusOr<std::vector<StepResult>> results =
+      ComputeStep(work, sequences, version, *parts_.cache);
+  if (warmup_rests_in_ == last_turn_) warmup_rests_in_ = VersionId();
+  if (!results.ok()) return FailStep(work, sequences, results.status());
+  failed_steps_ = 0;
+  const absl::Duration end = parts_.clock->Now();
+  recorder_.CountStep(phase, plan.total_tokens + work.warm_tokens(),
+                      static_cast<int64_t>(sequences.size() + work.warm.size()),
+                      end - begin, end);
+  recorder_.stats().warmed_tokens += work.warm_tokens();
+  warmup_.NoteComputed(work.warm);
+  // Before one of them ends and drops its blocks.
+  for (const std::unique_ptr<Sequence>& sequence : roster_.running()) {
+    TakeOver(*sequence);
+  }
+  for (size_t i = 0; i < sequences.size(); ++i) {
+    TakeResult(plan.rows[i], std::move((*results)[i]), *sequences[i], end);
+  }
 }
 
-void EngineLoop::TakeResult(const PlannedRows& rows, TokenId token,
+void EngineLoop::TakeResult(const PlannedRows& rows, StepResult result,
                             Sequence& sequence, absl::Duration now) {
   recorder_.CountComputed(sequence.NoteComputed(rows.token_count));
-  if (!rows.wants_logits) return;
-  if (token == kLogitsNotFinite) {
+  if (sequence.group().failed) return;  // it ends with the next turn
+  if (result.token == kLogitsNotFinite) {
     // This sequence's alone; its neighbours' rows are their own.
     return Depart(sequence.id(),
                   absl::InternalError(absl::StrCat(
@@ -452,8 +424,11 @@ void EngineLoop::TakeResult(const PlannedRows& rows, TokenId token,
                       "number grew beyond its type")),
                   Ending::kFailed);
   }
+  sequence.PushScores(std::move(result.scores));
+  if (!rows.wants_logits) return sequence.PushProgress(now);
   const absl::Duration previous = sequence.times().last_token;
-  Sequence::Appended appended = sequence.Append(token, now);
+  Sequence::Appended appended =
+      sequence.Append(result.token, std::move(result.logprobs), now);
   recorder_.CountToken(sequence, previous);
   sequence.Push(std::move(appended.delta));
   if (!appended.reason.has_value()) return;
@@ -490,21 +465,25 @@ void EngineLoop::FailStep(const StepWork& work,
 }
 
 void EngineLoop::Depart(SequenceId id, absl::Status status, Ending ending) {
-  std::unique_ptr<Sequence> sequence = roster_.Remove(id);
+  Fail(roster_.Remove(id), std::move(status), ending);
+}
+
+void EngineLoop::Fail(std::unique_ptr<Sequence> sequence, absl::Status status,
+                      Ending ending) {
   FinishedEvent event = sequence->Fail(std::move(status), parts_.clock->Now());
   departures_.Add(std::move(sequence), std::move(event), ending);
 }
 
 // Nothing can run although somebody wants to. Refusing one request instead of
 // turning for ever lets the others have their turn.
-void EngineLoop::RefuseOldest() {
-  const Sequence& oldest = roster_.running().empty()
-                               ? *roster_.waiting().front()
-                               : *roster_.running().front();
+void EngineLoop::RefuseFirst() {
+  const Sequence& first = roster_.running().empty()
+                              ? *roster_.waiting().front()
+                              : *roster_.running().front();
   const CapacityView capacity = parts_.cache->Capacity();
-  Depart(oldest.id(),
+  Depart(first.id(),
          absl::ResourceExhaustedError(absl::StrCat(
-             "the KV cache has no room: ", oldest.known_count(),
+             "the KV cache has no room: ", first.known_count(),
              " tokens of prompt and output, ", capacity.available_blocks(),
              " of ", capacity.total_blocks, " blocks of ",
              capacity.block_tokens, " tokens available")),
@@ -518,11 +497,9 @@ void EngineLoop::EndEverything(const absl::Status& status, Ending ending) {
 }
 
 void EngineLoop::EndAll(const absl::Status& status, Ending ending) {
-  const absl::Duration now = parts_.clock->Now();
   auto all = roster_.RemoveIf([](const Sequence&) { return true; });
   for (std::unique_ptr<Sequence>& sequence : all) {
-    FinishedEvent event = sequence->Fail(status, now);
-    departures_.Add(std::move(sequence), std::move(event), ending);
+    Fail(std::move(sequence), status, ending);
   }
   SendDepartures();
 }
@@ -535,38 +512,19 @@ void EngineLoop::SendDepartures() {
 
 void EngineLoop::Publish() {
   EngineStats& stats = recorder_.stats();
-  stats.requests_running = static_cast<int64_t>(roster_.running().size());
-  stats.requests_waiting = static_cast<int64_t>(roster_.waiting().size());
+  const SequenceRoster::RequestCounts requests = roster_.CountRequests();
+  stats.requests_running = requests.running;
+  stats.requests_waiting = requests.waiting;
   stats.canary = canary_.counts();
   stats.cache = parts_.cache->Snapshot();
   stats.versions = parts_.versions->List();
   const absl::Duration now = parts_.clock->Now();
   if (now - last_hot_table_ >= kHotTableInterval) {
-    stats.hot_prefixes = HotTable();
+    stats.hot_prefixes = MakeHotTable(*parts_.cache, stats.cache.versions);
     last_hot_table_ = now;
   }
   parts_.board->Publish(stats);
   last_publish_ = now;
-}
-
-std::vector<HotPrefixStat> EngineLoop::HotTable() const {
-  std::vector<HotPrefixStat> table;
-  for (const VersionSnapshot& version : recorder_.stats().cache.versions) {
-    for (const HotPrefix& hot :
-         parts_.cache->HottestPrefixes(version.id, kHotTableSize)) {
-      table.push_back({.version = version.id,
-                       .id = PrefixName(hot.key),
-                       .salt_hash = HashSalt(hot.salt),
-                       .tokens = static_cast<int64_t>(hot.tokens.size()),
-                       .hits = hot.hits});
-    }
-  }
-  std::stable_sort(table.begin(), table.end(),
-                   [](const HotPrefixStat& a, const HotPrefixStat& b) {
-                     return a.hits > b.hits;
-                   });
-  if (table.size() > kHotTableSize) table.resize(kHotTableSize);
-  return table;
 }
 
 }  // namespace kvasir

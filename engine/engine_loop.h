@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -15,11 +16,12 @@
 #include "engine/canary.h"
 #include "engine/departures.h"
 #include "engine/inbox.h"
-#include "engine/model_runner.h"
 #include "engine/resize_task.h"
 #include "engine/scheduler.h"
 #include "engine/sequence_roster.h"
 #include "engine/stats_recorder.h"
+#include "engine/step_compute.h"
+#include "engine/step_runner.h"
 #include "engine/version_keeper.h"
 #include "engine/warmup.h"
 
@@ -28,9 +30,8 @@ namespace kvasir {
 // Steps in a row that may fail before the engine counts as unhealthy.
 inline constexpr int32_t kMaxFailedSteps = 3;
 
-// How old the published table of hot prefixes may get, and how many it shows.
+// How old the published table of hot prefixes may get.
 inline constexpr absl::Duration kHotTableInterval = absl::Seconds(1);
-inline constexpr size_t kHotTableSize = 10;
 
 // How old the published numbers may get while steps follow each other.
 inline constexpr absl::Duration kPublishInterval = absl::Milliseconds(20);
@@ -97,44 +98,40 @@ class EngineLoop {
 
   // Top of a turn.
   void ReadMail();
+  void Enqueue(Submission submission);
   void ContinueResize();
   void EndUnwanted();
   void AdmitWaiting();
   void AdmitFirst();
+  int64_t SharedBlocksOf(const Sequence& sequence) const;
   RequestLimits LimitsOf(const Sequence& sequence) const;
   int64_t PromisedToPreempted() const;
   LeaseRequest LeaseRequestOf(const Sequence& sequence) const;
+  void TakeOver(Sequence& sequence);
   void ExtendPrefixes();
 
   void ContinueWarmup();
   bool MayWarm() const;
   void TellWarmupEnds();
 
-  // One step: what requests get, and what of a warm-up goes with it.
-  struct StepWork {
-    StepPlan plan;
-    std::vector<WarmRows> warm;
-    bool empty() const { return plan.rows.empty() && warm.empty(); }
-  };
   StepWork MakePlan();
   std::vector<WarmRows> PlanWarmup();
   void ExecuteStep(const StepWork& work);
-  absl::StatusOr<std::vector<TokenId>> Compute(
-      const StepWork& work, absl::Span<Sequence* const> sequences);
-  void TakeResult(const PlannedRows& rows, TokenId token, Sequence& sequence,
-                  absl::Duration now);
+  void TakeResult(const PlannedRows& rows, StepResult result,
+                  Sequence& sequence, absl::Duration now);
   void FailStep(const StepWork& work, absl::Span<Sequence* const> sequences,
                 const absl::Status& why);
 
   // Ends.
   void Depart(SequenceId id, absl::Status status, Ending ending);
-  void RefuseOldest();
+  void Fail(std::unique_ptr<Sequence> sequence, absl::Status status,
+            Ending ending);
+  void RefuseFirst();
   void EndEverything(const absl::Status& status, Ending ending);
   void EndAll(const absl::Status& status, Ending ending);
   void SendDepartures();
 
   bool Busy() const;
-  std::vector<HotPrefixStat> HotTable() const;
   bool NumbersAreOld() const;
 
   // Fixed after construction.

@@ -13,6 +13,7 @@
 #include "cache/base/histogram.h"
 #include "cache/base/strong_id.h"
 #include "cache/snapshot.h"
+#include "engine/finish_reason.h"
 #include "engine/version_info.h"
 
 namespace kvasir {
@@ -44,8 +45,9 @@ struct EngineStats {
   int64_t requests_waiting = 0;
   int64_t requests_paused = 0;  // of the running ones, see TokenSink::Full()
 
-  // By FinishReason, and the ends that are no FinishReason.
-  std::array<int64_t, 4> finished{};
+  // By FinishReason of the sequence that ended last, and the ends that are no
+  // FinishReason.
+  std::array<int64_t, kFinishReasonCount> finished{};
   int64_t cancelled_by_client = 0;
   int64_t cancelled_by_admin = 0;
   int64_t cancelled_by_deadline = 0;

@@ -20,7 +20,7 @@ HookedRunner::HookedRunner(std::shared_ptr<StepRunner> inner,
                            EngineTestHooks hooks)
     : inner_(std::move(inner)), hooks_(std::move(hooks)) {}
 
-absl::StatusOr<std::vector<TokenId>> HookedRunner::Run(
+absl::StatusOr<std::vector<StepResult>> HookedRunner::Run(
     absl::Span<const StepRows> step) {
   ++steps_;
   absl::SleepFor(hooks_.step_delay);
@@ -29,8 +29,8 @@ absl::StatusOr<std::vector<TokenId>> HookedRunner::Run(
     return absl::InternalError(
         absl::StrCat("step ", steps_, " fails because a test wants it to"));
   }
-  ASSIGN_OR_RETURN(std::vector<TokenId> tokens, inner_->Run(step));
-  if (hooks_.script.empty()) return tokens;
+  ASSIGN_OR_RETURN(std::vector<StepResult> results, inner_->Run(step));
+  if (hooks_.script.empty()) return results;
   for (size_t i = 0; i < step.size(); ++i) {
     if (step[i].sampling == nullptr) continue;
     const int64_t position =
@@ -38,9 +38,9 @@ absl::StatusOr<std::vector<TokenId>> HookedRunner::Run(
     const auto [first, unused] =
         first_generated_.try_emplace(step[i].id, position);
     const size_t index = static_cast<size_t>(position - first->second);
-    if (index < hooks_.script.size()) tokens[i] = hooks_.script[index];
+    if (index < hooks_.script.size()) results[i].token = hooks_.script[index];
   }
-  return tokens;
+  return results;
 }
 
 }  // namespace kvasir

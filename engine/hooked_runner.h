@@ -9,7 +9,7 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 
-#include "engine/model_runner.h"
+#include "engine/step_runner.h"
 #include "engine/test_hooks.h"
 
 namespace kvasir {
@@ -22,7 +22,7 @@ class HookedRunner final : public StepRunner {
   HookedRunner(std::shared_ptr<StepRunner> inner, EngineTestHooks hooks);
 
   // INTERNAL for a step that the hooks make fail; `inner` does not see it.
-  absl::StatusOr<std::vector<TokenId>> Run(
+  absl::StatusOr<std::vector<StepResult>> Run(
       absl::Span<const StepRows> step) override;
 
  private:

@@ -16,22 +16,13 @@
 
 #include "engine/cache_resize.h"
 #include "engine/cancel_flag.h"
-#include "engine/request.h"
-#include "engine/token_sink.h"
+#include "engine/submission.h"
 #include "engine/warm_order.h"
 
 namespace kvasir {
 
 class KvCache;
 class VersionKeeper;
-
-// A request on its way to the engine, with everything that belongs to it.
-struct Submission {
-  Request request;
-  std::shared_ptr<TokenSink> sink;
-  std::shared_ptr<CancelFlag> cancel;
-  absl::Duration submitted;  // steady time
-};
 
 // Work on the cache and its versions that another thread wants done between two
 // steps.

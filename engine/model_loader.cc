@@ -27,6 +27,7 @@
 #include "engine/model/model_config.h"
 #include "engine/model/utf8.h"
 #include "engine/model/weights.h"
+#include "engine/step_plan.h"
 
 namespace kvasir {
 namespace {
@@ -238,8 +239,9 @@ absl::StatusOr<LoadedModel> LoadModel(
                    LoadWeights(*file, config, *model.backend, progress));
   const int64_t weight_bytes = weights.memory_bytes();
   std::string digest = std::move(weights.file_digest);
-  const int32_t logit_rows = static_cast<int32_t>(
-      std::min<int64_t>(options.max_sequences, options.token_budget));
+  const int32_t logit_rows = static_cast<int32_t>(std::min<int64_t>(
+                                 options.max_sequences, options.token_budget)) +
+                             kMaxScoredRows;
   ASSIGN_OR_RETURN(
       model.transformer,
       Transformer::Create(

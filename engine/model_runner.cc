@@ -37,31 +37,51 @@ ModelRunner::ModelRunner(Transformer* transformer, Options options)
   KV_CHECK(options_.sampleable_count > 0);
 }
 
-absl::StatusOr<std::vector<TokenId>> ModelRunner::Run(
+absl::StatusOr<std::vector<StepResult>> ModelRunner::Run(
     absl::Span<const StepRows> step) {
   GatherBatch(step);
   ASSIGN_OR_RETURN(const Activations logits,
                    transformer_->Forward(options_.layout,
                                          {tokens_, sequences_, logit_rows_}));
-  std::vector<TokenId> sampled(step.size(), kNoTokenWanted);
+  std::vector<StepResult> results;
   int64_t row = 0;
-  for (size_t i = 0; i < step.size(); ++i) {
-    if (step[i].sampling == nullptr) continue;
-    const absl::Span<const float> values(logits.Row(row++),
-                                         static_cast<size_t>(logits.columns));
-    const int64_t position =
-        step[i].first_position + static_cast<int64_t>(step[i].tokens.size());
-    KV_CHECK(static_cast<int64_t>(step[i].draw.tokens.size()) == position)
-        << step[i].draw.tokens.size() << " tokens before position " << position;
-    if (options_.observer) options_.observer(step[i].id, position, values);
-    if (!AllFinite(values)) {
-      sampled[i] = kLogitsNotFinite;
-      continue;
-    }
-    sampled[i] = SampleToken(values, *step[i].sampling, step[i].draw,
-                             options_.sampleable_count, sampler_scratch_);
+  for (const StepRows& rows : step) {
+    results.push_back(ReadLogits(rows, logits, row));
+    row += rows.scored_end - rows.scored_begin;
+    if (rows.sampling != nullptr) ++row;
   }
-  return sampled;
+  return results;
+}
+
+// `first_row`: of the logits of these rows, which are those that are scored and
+// then that of the token to come.
+StepResult ModelRunner::ReadLogits(const StepRows& rows,
+                                   const Activations& logits,
+                                   int64_t first_row) {
+  const auto values = [&](int64_t row) {
+    return absl::MakeConstSpan(logits.Row(row),
+                               static_cast<size_t>(logits.columns));
+  };
+  StepResult result;
+  int64_t row = first_row;
+  for (int64_t i = rows.scored_begin; i < rows.scored_end; ++i, ++row) {
+    if (!AllFinite(values(row))) return {.token = kLogitsNotFinite};
+    const TokenId next = rows.draw.tokens[rows.first_position + i + 1];
+    result.scores.push_back(
+        ModelLogprobs(values(row), next, *rows.scores, options_.tokens));
+  }
+  if (rows.sampling == nullptr) return result;
+  const int64_t position =
+      rows.first_position + static_cast<int64_t>(rows.tokens.size());
+  if (options_.observer) options_.observer(rows.id, position, values(row));
+  if (!AllFinite(values(row))) return {.token = kLogitsNotFinite};
+  result.token = SampleToken(values(row), *rows.sampling, rows.draw,
+                             options_.sampleable_count, sampler_scratch_);
+  if (rows.logprobs != nullptr) {
+    result.logprobs = ModelLogprobs(values(row), result.token, *rows.logprobs,
+                                    options_.tokens);
+  }
+  return result;
 }
 
 void ModelRunner::GatherBatch(absl::Span<const StepRows> step) {
@@ -69,10 +89,13 @@ void ModelRunner::GatherBatch(absl::Span<const StepRows> step) {
   sequences_.clear();
   logit_rows_.clear();
   for (const StepRows& rows : step) {
-    sequences_.push_back({static_cast<int64_t>(tokens_.size()),
-                          static_cast<int64_t>(rows.tokens.size()),
+    const auto first = static_cast<int32_t>(tokens_.size());
+    sequences_.push_back({first, static_cast<int64_t>(rows.tokens.size()),
                           rows.first_position, rows.table});
     tokens_.insert(tokens_.end(), rows.tokens.begin(), rows.tokens.end());
+    for (int64_t i = rows.scored_begin; i < rows.scored_end; ++i) {
+      logit_rows_.push_back(first + static_cast<int32_t>(i));
+    }
     if (rows.sampling != nullptr) {
       logit_rows_.push_back(static_cast<int32_t>(tokens_.size()) - 1);
     }

@@ -13,41 +13,9 @@
 #include "engine/backend/backend.h"
 #include "engine/model/sampler.h"
 #include "engine/model/transformer.h"
+#include "engine/step_runner.h"
 
 namespace kvasir {
-
-// One sequence's share of a step, ready to be computed. Spans, table and
-// parameters are the caller's and live through Run().
-struct StepRows {
-  SequenceId id;
-  absl::Span<const TokenId> tokens;  // at consecutive positions ...
-  int64_t first_position = 0;        // ... from here on
-  BlockTableView table;              // covers them
-  // Set if the token after the last one is wanted.
-  const SamplingParams* sampling = nullptr;
-  // For that: the sequence up to the last of `tokens`.
-  DrawContext draw = {};
-};
-
-// Instead of a sampled token: none was wanted, or the logits are not all finite
-// numbers, so that no draw from them would mean anything.
-inline constexpr TokenId kNoTokenWanted = -1;
-inline constexpr TokenId kLogitsNotFinite = -2;
-
-// Computes a step: the plan's rows, on a reservation's tables, to sampled
-// tokens. An interface, so that everything around it is tested without a model.
-//
-// Engine thread only.
-class StepRunner {
- public:
-  virtual ~StepRunner() = default;
-
-  // One entry per sequence of the step: the token that follows, or one of the
-  // two above. On an error the step has not happened: the caller drops
-  // the reservation.
-  virtual absl::StatusOr<std::vector<TokenId>> Run(
-      absl::Span<const StepRows> step) = 0;
-};
 
 // Sees the logits of every position that a token is sampled for: the sequence,
 // the new token's position and the row. For tests of contract C2.
@@ -63,17 +31,22 @@ class ModelRunner final : public StepRunner {
     // Ids below this may be sampled: those with a token, an embedding and a
     // logit (FIELD_CASES LOAD-4).
     int32_t sampleable_count = 0;
+    // The model's tokens; null: all ids are. Lists of likely ones name no
+    // others. Outlives this object.
+    const TokenSet* tokens = nullptr;
     LogitsObserver observer = {};  // may be empty
   };
 
   // `transformer` outlives this object.
   ModelRunner(Transformer* transformer, Options options);
 
-  absl::StatusOr<std::vector<TokenId>> Run(
+  absl::StatusOr<std::vector<StepResult>> Run(
       absl::Span<const StepRows> step) override;
 
  private:
   void GatherBatch(absl::Span<const StepRows> step);
+  StepResult ReadLogits(const StepRows& rows, const Activations& logits,
+                        int64_t first_row);
 
   Transformer* const transformer_;
   const Options options_;

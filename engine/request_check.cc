@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
@@ -12,6 +13,7 @@
 #include "engine/model/sampling_params.h"
 #include "engine/model/token_set.h"
 #include "engine/request.h"
+#include "engine/stop_matcher.h"
 
 namespace kvasir {
 namespace {
@@ -52,6 +54,37 @@ absl::Status CheckSampling(const SamplingParams& sampling,
   return CheckIds("sampling.banned_token_ids", sampling.banned_ids, limits);
 }
 
+absl::Status CheckInRange(absl::string_view field, int64_t value, int64_t least,
+                          int64_t most) {
+  if (value >= least && value <= most) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(field, ": wanted ", least, " to ", most, ", found ", value));
+}
+
+absl::Status CheckStopping(const StoppingParams& stopping,
+                           const RequestLimits& limits) {
+  RETURN_IF_ERROR(CheckIds("stopping.token_ids", stopping.token_ids, limits));
+  constexpr int64_t kAny = std::numeric_limits<int64_t>::max();
+  RETURN_IF_ERROR(
+      CheckInRange("stopping.max_tokens", stopping.max_tokens, 0, kAny));
+  RETURN_IF_ERROR(
+      CheckInRange("stopping.min_tokens", stopping.min_tokens, 0,
+                   stopping.max_tokens > 0 ? stopping.max_tokens : kAny));
+  return CheckStopStrings(stopping.strings);
+}
+
+absl::Status CheckOutput(const Request& request, const RequestLimits& limits) {
+  const OutputWish& wish = request.output;
+  for (const auto& logprobs : {wish.logprobs, wish.prompt_logprobs}) {
+    if (!logprobs.has_value()) continue;
+    RETURN_IF_ERROR(
+        CheckIds("output.logprob_token_ids", logprobs->ids, limits));
+  }
+  if (!wish.prompt_logprobs.has_value()) return absl::OkStatus();
+  return CheckInRange("output.prompt_logprob_start", wish.prompt_logprob_start,
+                      0, static_cast<int64_t>(request.prompt.size()) - 1);
+}
+
 }  // namespace
 
 absl::Status CheckPromptLength(int64_t length, const RequestLimits& limits) {
@@ -85,13 +118,10 @@ absl::Status CheckPrompt(absl::Span<const TokenId> prompt,
 
 absl::Status CheckRequest(const Request& request, const RequestLimits& limits) {
   RETURN_IF_ERROR(CheckPrompt(request.prompt, limits));
-  RETURN_IF_ERROR(
-      CheckIds("stopping.token_ids", request.stopping.token_ids, limits));
-  if (request.stopping.max_tokens < 0) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("stopping.max_tokens: wanted at least 0, found ",
-                     request.stopping.max_tokens));
-  }
+  RETURN_IF_ERROR(CheckStopping(request.stopping, limits));
+  RETURN_IF_ERROR(CheckOutput(request, limits));
+  RETURN_IF_ERROR(CheckInRange("sampling.n", request.sequence_count, 1,
+                               kMaxRequestSequences));
   return CheckSampling(request.sampling, limits);
 }
 

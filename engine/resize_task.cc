@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 
 #include "cache/base/check.h"
+#include "engine/sequence_roster.h"
 
 namespace kvasir {
 namespace {
@@ -165,7 +166,7 @@ int64_t ResizeTask::PreemptUntilFits() {
   const int64_t kept = cache_->KeptBlocksAtRest(order_->target_blocks);
   while (PinnedBlocks() + kept > order_->target_blocks &&
          !roster_->running().empty()) {
-    roster_->PreemptYoungest();
+    roster_->PreemptLast();
     ++count;
   }
   return count;

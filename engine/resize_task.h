@@ -10,9 +10,10 @@
 #include "cache/kv_cache.h"
 #include "cache/snapshot.h"
 #include "engine/cache_resize.h"
-#include "engine/sequence_roster.h"
 
 namespace kvasir {
+
+class SequenceRoster;
 
 // The resize that is under way, if one is: decides between two steps how large
 // the pool should be now, and lets the cache do a slice of the way (contract

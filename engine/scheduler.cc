@@ -15,7 +15,7 @@ bool Decodes(const RunningView& sequence) {
 }
 
 bool TakesPart(const RunningView& sequence) {
-  return sequence.in_turn && !sequence.paused;
+  return sequence.in_turn && !sequence.rests;
 }
 
 // Rows for each running sequence as far as the budget goes, blocks left aside:
@@ -37,6 +37,7 @@ std::vector<int64_t> ShareBudget(const SchedulerView& view,
     }
     rows[i] = std::min({sequence.known_tokens - sequence.computed_tokens,
                         limits.prefill_chunk, budget});
+    if (sequence.most_rows > 0) rows[i] = std::min(rows[i], sequence.most_rows);
     budget -= rows[i];
   }
   return rows;

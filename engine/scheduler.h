@@ -11,10 +11,10 @@ namespace kvasir {
 // clock, takes no lock, and the same view always yields the same plan.
 //
 // The token budget goes to running decodes first, then to prefill chunks in
-// order of arrival, so that streams keep flowing beside long prompts. Blocks
-// are claimed in order of arrival: when they run short the youngest sequence
-// with a lease is preempted, never the oldest, so that requests keep finishing
-// as long as the cache fits one.
+// order of precedence, so that streams keep flowing beside long prompts. Blocks
+// are claimed in that order, too: when they run short the last sequence with a
+// lease is preempted, the youngest of the lowest priority, never the first, so
+// that requests keep finishing as long as the cache fits one.
 //
 // Prefill always moves: every sequence with a lease has a row of the budget,
 // because no more than `token_budget` sequences get one.
@@ -40,8 +40,8 @@ class Scheduler {
   int64_t CountAdmissible(const SchedulerView& view) const;
 
   // Never asks for more blocks than `view.capacity` offers, so Reserve() on
-  // the same step succeeds. Empty only if nothing runs, or all that does is
-  // paused. Rows are in order of arrival.
+  // the same step succeeds. Empty only if nothing runs, or all that does
+  // rests. Rows are in order of precedence.
   StepPlan Plan(const SchedulerView& view) const;
 
  private:

@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include "absl/algorithm/container.h"
 #include "absl/status/status.h"
@@ -18,16 +20,70 @@ bool Happened(absl::Duration moment) {
   return moment != -absl::InfiniteDuration();
 }
 
+SamplingParams SamplingOf(const Request& request, int32_t index) {
+  SamplingParams params = request.sampling;
+  params.seed += static_cast<uint64_t>(index);
+  return params;
+}
+
+// One of a request's sequences scores the prompt for all.
+int64_t ScoreEnd(const Request& request, int32_t index) {
+  if (index > 0 || !request.output.prompt_logprobs.has_value()) return 0;
+  return static_cast<int64_t>(request.prompt.size());
+}
+
 }  // namespace
 
-Sequence::Sequence(SequenceId id, Submission submission, int64_t max_context)
+std::vector<TokenId> EndersOf(const Request& request) {
+  const StoppingParams& stopping = request.stopping;
+  if (stopping.min_tokens == 0) return {};
+  std::vector<TokenId> enders = stopping.token_ids;
+  if (stopping.ignore_eos) return enders;
+  const Tokenizer& tokenizer = request.version->tokenizer();
+  enders.insert(enders.end(), tokenizer.end_tokens().begin(),
+                tokenizer.end_tokens().end());
+  return enders;
+}
+
+Sequence::Sequence(SequenceId id, std::shared_ptr<RequestGroup> group,
+                   int32_t index, int64_t max_context)
     : id_(id),
-      submission_(std::move(submission)),
+      index_(index),
+      group_(std::move(group)),
+      sampling_(SamplingOf(request(), index)),
+      score_end_(ScoreEnd(request(), index)),
+      enders_(EndersOf(request())),
       max_context_(max_context),
       tokens_(request().prompt),
-      decoder_(&version().tokenizer(), request().skip_special_tokens) {
-  times_.submitted = submission_.submitted;
+      decoder_(&version().tokenizer(), request().skip_special_tokens),
+      stops_(request().stopping.strings, request().stopping.include_stop),
+      next_scored_(
+          std::max<int64_t>(request().output.prompt_logprob_start, 1)) {
+  times_.submitted = group_->submission.submitted;
   usage_.prompt_tokens = known_count();
+  if (index_ == 0) group_->first = this;
+}
+
+Sequence::~Sequence() {
+  if (group_->first == this) group_->first = nullptr;
+}
+
+absl::Span<const TokenId> Sequence::withheld() const {
+  if (usage_.completion_tokens >= request().stopping.min_tokens) return {};
+  return enders_;
+}
+
+const Sequence* Sequence::donor() const {
+  return group_->first == this ? nullptr : group_->first;
+}
+
+Sequence::RowRange Sequence::RowsToScore(int64_t first_position,
+                                         int64_t count) const {
+  if (!scores()) return {};
+  // The row of one token tells how likely the next one is.
+  const int64_t begin = std::max<int64_t>(next_scored_ - 1 - first_position, 0);
+  const int64_t end = std::min(score_end_ - 1 - first_position, count);
+  return begin < end ? RowRange{begin, end} : RowRange{};
 }
 
 int64_t Sequence::most_tokens() const {
@@ -54,8 +110,11 @@ int64_t Sequence::RaiseHighWater() {
   if (held <= high_water_) return 0;
   const int64_t spared = std::min(held, usage_.prompt_tokens) -
                          std::min(high_water_, usage_.prompt_tokens);
-  usage_.cached_tokens += spared;
   high_water_ = held;
+  // What the others take over from the first is the same prompt.
+  if (index_ > 0) return 0;
+  usage_.cached_tokens += spared;
+  group_->cached_tokens = usage_.cached_tokens;
   return spared;
 }
 
@@ -65,8 +124,10 @@ ComputedTokens Sequence::NoteComputed(int64_t count) {
   ComputedTokens computed;
   computed.recomputed =
       std::max<int64_t>(std::min(end, high_water_) - begin, 0);
-  computed.prompt = std::max<int64_t>(
-      std::min(end, usage_.prompt_tokens) - std::max(begin, high_water_), 0);
+  if (index_ == 0) {
+    computed.prompt = std::max<int64_t>(
+        std::min(end, usage_.prompt_tokens) - std::max(begin, high_water_), 0);
+  }
   usage_.recomputed_tokens += computed.recomputed;
   high_water_ = std::max(high_water_, end);
   return computed;
@@ -78,30 +139,71 @@ bool Sequence::NoteScheduled(absl::Duration now) {
   return true;
 }
 
-Sequence::Appended Sequence::Append(TokenId token, absl::Duration now) {
+void Sequence::PushAccepted() {
+  if (std::exchange(group_->accepted, true)) return;
+  Push(AcceptedEvent{usage_.prompt_tokens, group_->cached_tokens,
+                     version().label()});
+  const OutputWish& wish = request().output;
+  if (wish.prompt_logprobs.has_value() && wish.prompt_logprob_start == 0) {
+    Push(PromptLogprobsEvent{{PositionLogprobs{}}});
+  }
+}
+
+void Sequence::PushScores(std::vector<PositionLogprobs> positions) {
+  if (positions.empty()) return;
+  next_scored_ += static_cast<int64_t>(positions.size());
+  Push(PromptLogprobsEvent{std::move(positions)});
+}
+
+void Sequence::PushProgress(absl::Duration now) {
+  if (!request().output.progress || index_ > 0 ||
+      computed_count() <= told_progress_) {
+    return;
+  }
+  told_progress_ = computed_count();
+  Push(ProgressEvent{.done_tokens = told_progress_,
+                     .total_tokens = usage_.prompt_tokens,
+                     .elapsed = now - times_.first_scheduled});
+}
+
+Sequence::Appended Sequence::Append(TokenId token,
+                                    std::optional<PositionLogprobs> logprobs,
+                                    absl::Duration now) {
   if (!Happened(times_.first_token)) times_.first_token = now;
   times_.last_token = now;
   tokens_.push_back(token);
   ++usage_.completion_tokens;
+  StopMatcher::Step text =
+      stops_.Push(decoder_.Push(token),
+                  usage_.completion_tokens >= request().stopping.min_tokens);
+  matched_stop_ = text.matched;
   Appended appended;
+  appended.delta.index = index_;
   appended.delta.token_ids = {token};
-  appended.delta.text = decoder_.Push(token);
+  appended.delta.text = std::move(text.text);
+  if (logprobs.has_value()) {
+    appended.delta.logprobs.push_back(*std::move(logprobs));
+  }
   appended.reason = ReasonToEnd(token);
   return appended;
 }
 
 void Sequence::Push(TokenEvent event) {
-  if (submission_.sink->Push(std::move(event))) return;
-  submission_.cancel->Request(CancelSource::kClient, "nobody reads the stream");
+  const Submission& submission = group_->submission;
+  if (submission.sink->Push(std::move(event))) return;
+  submission.cancel->Request(CancelSource::kClient, "nobody reads the stream");
 }
 
 std::optional<FinishReason> Sequence::ReasonToEnd(TokenId token) const {
   const StoppingParams& stopping = request().stopping;
-  if (!stopping.ignore_eos && version().tokenizer().IsEnd(token)) {
-    return FinishReason::kEos;
-  }
-  if (absl::c_linear_search(stopping.token_ids, token)) {
-    return FinishReason::kStopToken;
+  if (matched_stop_.has_value()) return FinishReason::kStopString;
+  if (usage_.completion_tokens > stopping.min_tokens) {
+    if (!stopping.ignore_eos && version().tokenizer().IsEnd(token)) {
+      return FinishReason::kEos;
+    }
+    if (absl::c_linear_search(stopping.token_ids, token)) {
+      return FinishReason::kStopToken;
+    }
   }
   if (usage_.completion_tokens == stopping.max_tokens) {
     return FinishReason::kLength;
@@ -111,23 +213,33 @@ std::optional<FinishReason> Sequence::ReasonToEnd(TokenId token) const {
 }
 
 FinishedEvent Sequence::Finish(FinishReason reason, absl::Duration now) {
-  FinishedEvent event;
+  FinishedEvent event = MakeEnd(now);
   event.reason = reason;
   if (reason == FinishReason::kEos || reason == FinishReason::kStopToken) {
     event.matched_token = tokens_.back();
+  } else if (reason == FinishReason::kStopString) {
+    event.matched_text = request().stopping.strings[*matched_stop_];
   }
-  event.tail_text = decoder_.Finish();
-  event.usage = usage_;
-  event.timings = MakeTimings(now);
   return event;
 }
 
 FinishedEvent Sequence::Fail(absl::Status status, absl::Duration now) {
   KV_CHECK(!status.ok());
-  FinishedEvent event;
+  FinishedEvent event = MakeEnd(now);
   event.status = std::move(status);
-  event.tail_text = decoder_.Finish();
+  return event;
+}
+
+FinishedEvent Sequence::MakeEnd(absl::Duration now) {
+  FinishedEvent event;
+  event.index = index_;
+  event.seed = sampling_.seed;
+  if (!matched_stop_.has_value()) {
+    event.tail_text = stops_.Push(decoder_.Finish(), /*may_stop=*/false).text;
+    event.tail_text += stops_.Finish();
+  }
   event.usage = usage_;
+  event.usage.cached_tokens = group_->cached_tokens;
   event.timings = MakeTimings(now);
   return event;
 }

@@ -2,17 +2,35 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <iterator>
 #include <memory>
 #include <utility>
 #include <vector>
 
 #include "absl/algorithm/container.h"
+#include "absl/container/flat_hash_set.h"
 
 #include "cache/base/check.h"
 #include "engine/prefix_sharing.h"
 
 namespace kvasir {
 namespace {
+
+bool Precedes(const std::unique_ptr<Sequence>& a,
+              const std::unique_ptr<Sequence>& b) {
+  return std::pair(a->precedence(), a->id()) <
+         std::pair(b->precedence(), b->id());
+}
+
+// Whether the first sequence of its request is going to compute what this one
+// can then take over.
+bool WaitsForDonor(const Sequence& sequence, int32_t block_tokens) {
+  const Sequence* const donor = sequence.donor();
+  if (donor == nullptr || !donor->running() || donor->paused()) return false;
+  const int64_t shared = sequence.SharedTokens(block_tokens);
+  return sequence.computed_count() % block_tokens == 0 &&
+         sequence.computed_count() < shared && donor->computed_count() < shared;
+}
 
 // Sets the flag of the running sequences that should wait for a prefix.
 void MarkPrefixWaiters(const std::vector<std::unique_ptr<Sequence>>& running,
@@ -30,7 +48,30 @@ void MarkPrefixWaiters(const std::vector<std::unique_ptr<Sequence>>& running,
   const std::vector<bool> waits =
       FindPrefixWaiters(prefilling, view.capacity.block_tokens);
   for (size_t i = 0; i < positions.size(); ++i) {
-    view.running[positions[i]].waits_for_prefix = waits[i];
+    // One that scores its prompt has to compute it.
+    view.running[positions[i]].waits_for_prefix =
+        waits[i] && !running[positions[i]]->scores();
+  }
+}
+
+void MarkDonorWaiters(const std::vector<std::unique_ptr<Sequence>>& running,
+                      SchedulerView& view) {
+  for (size_t i = 0; i < running.size(); ++i) {
+    view.running[i].waits_for_prefix |=
+        WaitsForDonor(*running[i], view.capacity.block_tokens);
+  }
+}
+
+// One scores, the others that would rest.
+void LimitScoring(const std::vector<std::unique_ptr<Sequence>>& running,
+                  SchedulerView& view) {
+  bool taken = false;
+  for (size_t i = 0; i < running.size(); ++i) {
+    RunningView& row = view.running[i];
+    if (!running[i]->scores() || row.rests || !row.in_turn) continue;
+    row.rests = taken;
+    row.most_rows = kMaxScoredRows;
+    taken = true;
   }
 }
 
@@ -48,23 +89,35 @@ void MoveOut(Container& from, absl::FunctionRef<bool(const Sequence&)> ended,
 
 void SequenceRoster::Enqueue(std::unique_ptr<Sequence> sequence) {
   KV_CHECK(!sequence->running());
-  KV_CHECK(waiting_.empty() || waiting_.back()->id() < sequence->id());
-  waiting_.push_back(std::move(sequence));
+  bool starved = false;
+  auto place = waiting_.end();
+  while (place != waiting_.begin() && Precedes(sequence, *std::prev(place))) {
+    --place;
+    (*place)->NoteOvertaken();
+    starved |= Precedes(*place, sequence);
+  }
+  waiting_.insert(place, std::move(sequence));
+  if (starved) std::sort(waiting_.begin(), waiting_.end(), Precedes);
 }
 
 void SequenceRoster::PromoteFirst() {
   KV_CHECK(!waiting_.empty() && waiting_.front()->running());
-  KV_CHECK(running_.empty() || running_.back()->id() < waiting_.front()->id());
-  running_.push_back(std::move(waiting_.front()));
+  std::unique_ptr<Sequence> first = std::move(waiting_.front());
   waiting_.pop_front();
+  running_.insert(
+      std::upper_bound(running_.begin(), running_.end(), first, Precedes),
+      std::move(first));
 }
 
-Sequence& SequenceRoster::PreemptYoungest() {
+Sequence& SequenceRoster::PreemptLast() {
   KV_CHECK(!running_.empty());
-  waiting_.push_front(std::move(running_.back()));
+  std::unique_ptr<Sequence> last = std::move(running_.back());
   running_.pop_back();
-  waiting_.front()->Preempt();
-  return *waiting_.front();
+  last->Preempt();
+  const auto place = waiting_.insert(
+      std::upper_bound(waiting_.begin(), waiting_.end(), last, Precedes),
+      std::move(last));
+  return **place;
 }
 
 std::unique_ptr<Sequence> SequenceRoster::Remove(SequenceId id) {
@@ -111,6 +164,18 @@ bool SequenceRoster::AnyPrefill() const {
          });
 }
 
+SequenceRoster::RequestCounts SequenceRoster::CountRequests() const {
+  absl::flat_hash_set<const RequestGroup*> seen;
+  RequestCounts counts;
+  for (const std::unique_ptr<Sequence>& sequence : running_) {
+    counts.running += seen.insert(&sequence->group()).second;
+  }
+  for (const std::unique_ptr<Sequence>& sequence : waiting_) {
+    counts.waiting += seen.insert(&sequence->group()).second;
+  }
+  return counts;
+}
+
 int64_t SequenceRoster::CountRunning(VersionId version) const {
   return absl::c_count_if(running_, [&](const std::unique_ptr<Sequence>& s) {
     return s->version().id() == version;
@@ -127,7 +192,7 @@ SchedulerView SequenceRoster::View(const CapacityView& capacity,
                             .known_tokens = sequence->known_count(),
                             .computed_tokens = sequence->computed_count(),
                             .piece_count = sequence->lease().piece_count(),
-                            .paused = sequence->paused(),
+                            .rests = sequence->paused(),
                             .in_turn = sequence->version().id() == in_turn});
   }
   for (const std::unique_ptr<Sequence>& sequence : waiting_) {
@@ -135,6 +200,8 @@ SchedulerView SequenceRoster::View(const CapacityView& capacity,
         {.id = sequence->id(), .known_tokens = sequence->known_count()});
   }
   if (share_prefixes) MarkPrefixWaiters(running_, view);
+  MarkDonorWaiters(running_, view);
+  LimitScoring(running_, view);
   return view;
 }
 

@@ -15,15 +15,16 @@
 
 namespace kvasir {
 
-// The sequences of the engine, in order of arrival: those that run (hold a
-// lease) and those that wait for one. Every running sequence is older than
-// every waiting one, because nobody overtakes on the way to a lease and the
-// youngest is the first to lose its own.
+// The sequences of the engine: those that run (hold a lease) and those that
+// wait for one, each list in order of precedence, which is by priority and then
+// by arrival. The first that waits is the next to get a lease, and the last
+// that runs the first to lose its own; so among equal priorities every running
+// sequence is older than every waiting one.
 //
 // Owns the sequences. Engine thread only.
 class SequenceRoster {
  public:
-  // Puts a new sequence last.
+  // Puts a new sequence behind all that precede it.
   void Enqueue(std::unique_ptr<Sequence> sequence);
 
   bool empty() const { return running_.empty() && waiting_.empty(); }
@@ -36,10 +37,11 @@ class SequenceRoster {
 
   // The first waiting sequence, which has got its lease, runs.
   void PromoteFirst();
-  // The youngest running one gives its lease up and is the first to wait.
-  Sequence& PreemptYoungest();
+  // The last running one gives its lease up, to wait before all that it
+  // precedes.
+  Sequence& PreemptLast();
 
-  // Takes out one sequence, or all that `ended` names, oldest first.
+  // Takes out one sequence, or all that `ended` names, running ones first.
   std::unique_ptr<Sequence> Remove(SequenceId id);
   std::vector<std::unique_ptr<Sequence>> RemoveIf(
       absl::FunctionRef<bool(const Sequence&)> ended);
@@ -56,12 +58,19 @@ class SequenceRoster {
   // Somebody waits for a lease, or has more to compute than its next token and
   // may.
   bool AnyPrefill() const;
+  // Requests of which a sequence runs, and those of which none does yet.
+  struct RequestCounts {
+    int64_t running = 0;
+    int64_t waiting = 0;
+  };
+  RequestCounts CountRequests() const;
   // Running sequences of the version.
   int64_t CountRunning(VersionId version) const;
 
   // What the scheduler may know. `share_prefixes`: sequences wait for blocks
-  // that an older one is computing (prefix_sharing.h). `in_turn`: the version
-  // that the step computes in.
+  // that an earlier one is computing (prefix_sharing.h). `in_turn`: the version
+  // that the step computes in. Prompts are scored one after the other, so that
+  // logits of kMaxScoredRows are all that a step needs for it.
   SchedulerView View(const CapacityView& capacity, bool share_prefixes,
                      VersionId in_turn) const;
 

@@ -5,7 +5,7 @@
 
 #include "cache/base/check.h"
 #include "engine/model_loader.h"
-#include "engine/model_runner.h"
+#include "engine/step_runner.h"
 
 namespace kvasir {
 namespace {

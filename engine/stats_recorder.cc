@@ -5,6 +5,8 @@
 
 #include "absl/time/time.h"
 
+#include "engine/sequence.h"
+
 namespace kvasir {
 namespace {
 
@@ -55,6 +57,8 @@ void StatsRecorder::CountToken(const Sequence& sequence,
     AddSeconds(stats_.inter_token, times.last_token - previous);
     return;
   }
+  // The client waits for the first of a request's sequences to begin.
+  if (sequence.index() > 0) return;
   AddSeconds(stats_.prefill_time, times.first_token - times.first_scheduled);
   AddSeconds(
       sequence.usage().cached_tokens > 0 ? stats_.ttft_hit : stats_.ttft_miss,
@@ -74,18 +78,22 @@ void StatsRecorder::CountStep(StepPhase phase, int64_t tokens,
              duration);
 }
 
-void StatsRecorder::CountEnd(const FinishedEvent& event, Ending ending) {
-  ++CounterOf(stats_, event, ending);
-  if (ending != Ending::kFinished) return;
-  const int64_t completion = event.usage.completion_tokens;
-  AddSeconds(stats_.request_duration, event.timings.total);
+void StatsRecorder::CountSequence(const FinishedEvent& event) {
   AddSeconds(stats_.decode_time, event.timings.decode);
-  stats_.prompt_tokens.Add(static_cast<double>(event.usage.prompt_tokens));
-  stats_.completion_tokens.Add(static_cast<double>(completion));
+  const int64_t completion = event.usage.completion_tokens;
   if (completion > 1) {
     AddSeconds(stats_.time_per_output_token,
                event.timings.decode / (completion - 1));
   }
+}
+
+void StatsRecorder::CountRequest(const FinishedEvent& event, Ending ending,
+                                 int64_t completion_tokens) {
+  ++CounterOf(stats_, event, ending);
+  if (ending != Ending::kFinished) return;
+  AddSeconds(stats_.request_duration, event.timings.total);
+  stats_.prompt_tokens.Add(static_cast<double>(event.usage.prompt_tokens));
+  stats_.completion_tokens.Add(static_cast<double>(completion_tokens));
 }
 
 }  // namespace kvasir

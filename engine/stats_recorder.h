@@ -6,11 +6,13 @@
 #include "absl/time/time.h"
 
 #include "engine/engine_stats.h"
-#include "engine/sequence.h"
 #include "engine/step_plan.h"
 #include "engine/token_sink.h"
 
 namespace kvasir {
+
+class Sequence;
+struct ComputedTokens;
 
 // What ended a sequence, as the counters distinguish it.
 enum class Ending : uint8_t {
@@ -42,7 +44,12 @@ class StatsRecorder {
 
   void CountStep(StepPhase phase, int64_t tokens, int64_t sequences,
                  absl::Duration duration, absl::Duration end);
-  void CountEnd(const FinishedEvent& event, Ending ending);
+  // A sequence has ended by itself.
+  void CountSequence(const FinishedEvent& event);
+  // And a request: with its last sequence, whose `event` this is, after so many
+  // tokens of all of them; or by what failed it as a whole.
+  void CountRequest(const FinishedEvent& event, Ending ending,
+                    int64_t completion_tokens);
 
  private:
   EngineStats stats_;

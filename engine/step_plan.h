@@ -9,6 +9,9 @@
 
 namespace kvasir {
 
+// Rows of a step whose successors are scored, see OutputWish::prompt_logprobs.
+inline constexpr int32_t kMaxScoredRows = 32;
+
 // What the scheduler knows of a sequence that holds a lease. Plain value.
 struct RunningView {
   SequenceId id;
@@ -18,8 +21,10 @@ struct RunningView {
   // An older sequence is computing blocks that this one can then share
   // (prefix_sharing.h); it gets no rows in this step.
   bool waits_for_prefix = false;
-  // Its reader is behind; it keeps what it holds, and gets no rows.
-  bool paused = false;
+  // It keeps what it holds, and gets no rows in this step.
+  bool rests = false;
+  // Most rows that it can get in a step; 0: as many as any.
+  int64_t most_rows = 0;
   // A step computes in one version; those of others get no rows in it, but what
   // they hold counts.
   bool in_turn = true;
@@ -34,7 +39,8 @@ struct WaitingView {
   int64_t shared_blocks = 0;
 };
 
-// Everything a plan is made from. Both lists are in order of arrival.
+// Everything a plan is made from. Both lists are in order of precedence: by
+// priority, and then by arrival.
 struct SchedulerView {
   CapacityView capacity;
   std::vector<RunningView> running;

@@ -26,6 +26,11 @@ bool ComesFromDeadline(const Sequence& sequence, absl::Duration now) {
 }  // namespace
 
 std::optional<Verdict> Judge(const Sequence& sequence, absl::Duration now) {
+  if (sequence.group().failed) {
+    return Verdict{
+        absl::CancelledError("another sequence of the request failed"),
+        Ending::kFailed};
+  }
   const CancelFlag& cancel = sequence.cancel();
   const bool wanted = cancel.requested();
   if (wanted && !(cancel.source() == CancelSource::kClient &&
@@ -47,7 +52,10 @@ std::optional<Verdict> Judge(const Sequence& sequence, absl::Duration now) {
             Ending::kDrain};
     }
   }
-  if (!wanted && now < sequence.request().deadline) return std::nullopt;
+  if (!wanted && now < sequence.request().deadline) {
+    if (now < sequence.request().time_limit) return std::nullopt;
+    return Verdict{absl::OkStatus(), Ending::kFinished};
+  }
   return Verdict{absl::DeadlineExceededError(absl::StrCat(
                      "the deadline passed after ",
                      sequence.usage().completion_tokens, " tokens")),

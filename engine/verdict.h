@@ -11,14 +11,16 @@
 
 namespace kvasir {
 
-// How a request ends that somebody or its deadline ends. Plain value.
+// How a sequence ends that somebody or its time ends. An OK status: by its
+// request's time limit. Plain value.
 struct Verdict {
   absl::Status status;
   Ending ending = Ending::kClient;
 };
 
-// Whether the request's flag or its deadline ends it at `now`, steady; nothing
-// if neither does. A cancel by the client about as late as its deadline is what
+// Whether the request's flag, its deadline, its time limit or the failure of
+// another of its sequences ends it at `now`, steady; nothing if none does. A
+// cancel by the client about as late as its deadline is what
 // the deadline brings about. Pure; engine thread.
 std::optional<Verdict> Judge(const Sequence& sequence, absl::Duration now);
 

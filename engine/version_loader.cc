@@ -27,7 +27,8 @@ std::shared_ptr<StepRunner> MakeRunner(const EngineOptions& options,
   auto runner = std::make_shared<ModelRunner>(
       model.transformer.get(),
       ModelRunner::Options{.layout = model.layout,
-                           .sampleable_count = model.token_limit});
+                           .sampleable_count = model.token_limit,
+                           .tokens = &model.tokens});
 #if KVASIR_TEST_HOOKS
   return std::make_shared<HookedRunner>(std::move(runner), options.test_hooks);
 #else

@@ -17,6 +17,7 @@
 #include "engine/request.h"
 #include "engine/version_keeper.h"
 #include "engine/warm_order.h"
+#include "engine/warm_rows.h"
 
 namespace kvasir {
 
@@ -29,14 +30,6 @@ struct WarmRoom {
   int64_t spare_pieces = 0;  // beside what running requests are going to need
   int64_t total_blocks = 0;
   bool alone = false;  // no request is there, none can make room by ending
-};
-
-// The rows of one prefix in a step. The lease is the warm-up's.
-struct WarmRows {
-  Lease* lease = nullptr;
-  absl::Span<const TokenId> tokens;
-  int64_t first_position = 0;
-  size_t prefix = 0;  // of the order
 };
 
 // The warm-up that is under way, and those that wait for it: prefixes become

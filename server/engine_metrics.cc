@@ -1,5 +1,6 @@
 #include "server/engine_metrics.h"
 
+#include <array>
 #include <algorithm>
 #include <cstdint>
 #include <string>
@@ -121,7 +122,9 @@ void AddVersions(const ServedModels& models, const EngineStats& stats,
 void AddRequests(const EngineStats& stats, MetricFamilies& out) {
   out.OpenCounter("kvasir_requests_finished_total",
                   "Requests that ended by themselves, by reason.");
-  const char* kReasons[] = {"eos", "stop_token", "length", "context_full"};
+  const std::array<const char*, kFinishReasonCount> kReasons = {
+      "eos",          "stop_token",  "length",
+      "context_full", "stop_string", "time_limit"};
   for (size_t i = 0; i < stats.finished.size(); ++i) {
     out.Add({{"finish_reason", kReasons[i]}}, Number(stats.finished[i]));
   }

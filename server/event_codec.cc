@@ -78,6 +78,10 @@ v1::FinishReason EncodeReason(FinishReason reason) {
       return v1::FINISH_REASON_LENGTH;
     case FinishReason::kContextFull:
       return v1::FINISH_REASON_CONTEXT_FULL;
+    case FinishReason::kStopString:
+      return v1::FINISH_REASON_STOP_STRING;
+    case FinishReason::kTimeLimit:
+      return v1::FINISH_REASON_TIME_LIMIT;
   }
   return v1::FINISH_REASON_UNSPECIFIED;
 }

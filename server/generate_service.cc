@@ -116,14 +116,15 @@ struct PendingCall {
 // Tokenises the prompt, and hands the call to the engine.
 void TokeniseAndSubmit(PendingCall& pending) {
   if (pending.reactor->ended()) return;  // while it waited
-  absl::StatusOr<std::vector<TokenId>> prompt =
-      DecodePrompt(pending.request, ModelOf(*pending.call.request.version));
+  absl::StatusOr<TruncatedPrompt> prompt = DecodePrompt(
+      pending.request, pending.call, ModelOf(*pending.call.request.version));
   if (!prompt.ok()) {
     pending.stats->CountRefusal(prompt.status());
     pending.reactor->Refuse(prompt.status(), pending.call.request.id);
     return;
   }
-  pending.call.request.prompt = *std::move(prompt);
+  pending.call.request.prompt = std::move(prompt->ids);
+  pending.call.truncated_tokens = prompt->dropped_tokens;
   pending.reactor->Submit(pending.backend, std::move(pending.call));
 }
 

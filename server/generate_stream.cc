@@ -1,35 +1,74 @@
 #include "server/generate_stream.h"
 
+#include <algorithm>
+#include <cstddef>
 #include <utility>
 #include <variant>
 
 #include "cache/base/check.h"
+#include "engine/model/tokenizer.h"
+#include "engine/model/utf8.h"
+#include "engine/served_version.h"
 #include "server/event_codec.h"
 
 namespace kvasir {
+namespace {
+
+// What a token id may take on the wire.
+constexpr size_t kIdBytes = 5;
+
+// The longest beginning of whole characters within `most` bytes.
+std::string_view LeadingPiece(std::string_view text, size_t most) {
+  if (text.size() <= most) return text;
+  size_t end = most;
+  while (end > 0 && (text[end] & 0xC0) == 0x80) --end;
+  return text.substr(0, end);
+}
+
+}  // namespace
 
 GenerateStream::Settings GenerateStream::SettingsOf(const GenerateCall& call) {
-  return {.request_id = call.request.id,
-          .seed = call.request.sampling.seed,
-          .stream = call.stream,
-          .return_text = call.return_text,
-          .return_token_ids = call.return_token_ids,
-          .stream_interval = call.stream_interval,
-          .usage_every_chunk = call.usage_every_chunk,
-          .timings = call.timings,
-          .deadline_is_max_time = call.deadline_is_max_time};
+  const Request& request = call.request;
+  Settings settings{.request_id = request.id,
+                    .seed = request.sampling.seed,
+                    .sequence_count = request.sequence_count,
+                    .stream = call.stream,
+                    .return_text = call.return_text,
+                    .return_token_ids = call.return_token_ids,
+                    .stream_interval = call.stream_interval,
+                    .usage_every_chunk = call.usage_every_chunk,
+                    .timings = call.timings,
+                    .truncated_tokens = call.truncated_tokens};
+  const bool scores = request.output.logprobs.has_value() ||
+                      request.output.prompt_logprobs.has_value();
+  if (scores) settings.version = request.version;
+  if (call.echo) {
+    if (call.return_token_ids) settings.echoed_ids = request.prompt;
+    if (call.return_text) {
+      settings.echoed_text =
+          DecodeText(request.version->tokenizer(), request.prompt,
+                     request.skip_special_tokens);
+    }
+  }
+  return settings;
 }
 
 GenerateStream::GenerateStream(Settings settings)
-    : settings_(std::move(settings)) {}
+    : settings_(std::move(settings)),
+      parts_(static_cast<size_t>(settings_.sequence_count)),
+      open_sequences_(settings_.sequence_count) {}
 
 std::vector<v1::GenerateResponse> GenerateStream::Take(TokenEvent event) {
   KV_CHECK(!end_.has_value()) << "an event after the last one";
   Messages out;
-  if (auto* accepted = std::get_if<AcceptedEvent>(&event)) {
+  if (const auto* accepted = std::get_if<AcceptedEvent>(&event)) {
     TakeAccepted(*accepted, out);
-  } else if (auto* delta = std::get_if<DeltaEvent>(&event)) {
-    TakeDelta(std::move(*delta), out);
+  } else if (const auto* progress = std::get_if<ProgressEvent>(&event)) {
+    TakeProgress(*progress, out);
+  } else if (const auto* scores = std::get_if<PromptLogprobsEvent>(&event)) {
+    TakeScores(*scores, out);
+  } else if (const auto* delta = std::get_if<DeltaEvent>(&event)) {
+    TakeDelta(*delta, out);
   } else {
     TakeFinished(std::get<FinishedEvent>(std::move(event)), out);
   }
@@ -44,77 +83,169 @@ v1::GenerateResponse GenerateStream::Message() const {
 
 void GenerateStream::TakeAccepted(const AcceptedEvent& event, Messages& out) {
   cached_tokens_ = event.cached_tokens;
-  usage_.prompt_tokens = event.prompt_tokens;
-  usage_.cached_tokens = event.cached_tokens;
-  if (!settings_.stream) return;
+  for (Part& part : parts_) {
+    part.usage.prompt_tokens = event.prompt_tokens;
+    part.usage.cached_tokens = event.cached_tokens;
+  }
+  if (settings_.stream) {
+    v1::GenerateResponse message = Message();
+    *message.mutable_accepted() = EncodeAccepted(event, settings_.seed);
+    message.mutable_accepted()->set_truncated_tokens(
+        Narrow(settings_.truncated_tokens));
+    out.push_back(std::move(message));
+  }
+  for (int32_t i = 0; i < settings_.sequence_count; ++i) Echo(i, out);
+}
+
+void GenerateStream::TakeProgress(const ProgressEvent& event, Messages& out) {
   v1::GenerateResponse message = Message();
-  *message.mutable_accepted() = EncodeAccepted(event, settings_.seed);
+  v1::PrefillProgress& progress = *message.mutable_progress();
+  progress.set_done_tokens(Narrow(event.done_tokens));
+  progress.set_total_tokens(Narrow(event.total_tokens));
+  *progress.mutable_elapsed() = EncodeDuration(event.elapsed);
   out.push_back(std::move(message));
 }
 
-void GenerateStream::TakeDelta(DeltaEvent event, Messages& out) {
-  usage_.completion_tokens += static_cast<int64_t>(event.token_ids.size());
-  token_ids_.insert(token_ids_.end(), event.token_ids.begin(),
-                    event.token_ids.end());
-  text_ += event.text;
-  const bool due =
-      static_cast<int64_t>(token_ids_.size()) >= settings_.stream_interval;
-  if (settings_.stream && due) FlushDelta(out);
+// The prompt is one, so that the first sequence tells of it.
+void GenerateStream::TakeScores(const PromptLogprobsEvent& event,
+                                Messages& out) {
+  Part& part = parts_[0];
+  for (const PositionLogprobs& position : event.positions) {
+    part.prompt_logprobs.push_back(Encode(position));
+    part.bytes += part.prompt_logprobs.back().ByteSizeLong();
+    if (part.bytes >= kMaxGatheredBytes) FlushDelta(0, out);
+  }
+  if (settings_.stream) FlushDelta(0, out);
 }
 
-void GenerateStream::FlushDelta(Messages& out) {
-  if (token_ids_.empty() && text_.empty()) return;
+void GenerateStream::TakeDelta(const DeltaEvent& event, Messages& out) {
+  Part& part = parts_[static_cast<size_t>(event.index)];
+  part.usage.completion_tokens += static_cast<int64_t>(event.token_ids.size());
+  part.token_ids.insert(part.token_ids.end(), event.token_ids.begin(),
+                        event.token_ids.end());
+  part.text += event.text;
+  part.bytes += event.text.size() + kIdBytes * event.token_ids.size();
+  for (const PositionLogprobs& position : event.logprobs) {
+    part.logprobs.push_back(Encode(position));
+    part.bytes += part.logprobs.back().ByteSizeLong();
+  }
+  const bool due =
+      settings_.stream &&
+      static_cast<int64_t>(part.token_ids.size()) >= settings_.stream_interval;
+  if (due || part.bytes >= kMaxGatheredBytes) FlushDelta(event.index, out);
+}
+
+// Long prompts in pieces; what a sequence then adds follows the last one.
+void GenerateStream::Echo(int32_t index, Messages& out) {
+  Part& part = parts_[static_cast<size_t>(index)];
+  for (const TokenId id : settings_.echoed_ids) {
+    part.token_ids.push_back(id);
+    part.bytes += kIdBytes;
+    if (part.bytes >= kMaxGatheredBytes) FlushDelta(index, out);
+  }
+  std::string_view rest = settings_.echoed_text;
+  while (!rest.empty()) {
+    const std::string_view piece =
+        LeadingPiece(rest, kMaxGatheredBytes - part.bytes);
+    part.text += piece;
+    part.bytes += piece.size();
+    rest.remove_prefix(piece.size());
+    if (!rest.empty()) FlushDelta(index, out);
+  }
+  if (settings_.stream) FlushDelta(index, out);
+}
+
+void GenerateStream::FlushDelta(int32_t index, Messages& out) {
+  Part& part = parts_[static_cast<size_t>(index)];
+  if (part.token_ids.empty() && part.text.empty() &&
+      part.prompt_logprobs.empty()) {
+    return;
+  }
   v1::GenerateResponse message = Message();
   v1::TokenDelta& delta = *message.mutable_delta();
-  if (settings_.return_text) delta.set_text(text_);
+  delta.set_index(index);
+  if (settings_.return_text) delta.set_text(part.text);
   if (settings_.return_token_ids) {
-    delta.mutable_token_ids()->Add(token_ids_.begin(), token_ids_.end());
+    delta.mutable_token_ids()->Add(part.token_ids.begin(),
+                                   part.token_ids.end());
   }
-  if (settings_.usage_every_chunk) *delta.mutable_usage() = EncodeUsage(usage_);
-  token_ids_.clear();
-  text_.clear();
+  for (v1::PositionLogprobs& position : part.logprobs) {
+    *delta.add_logprobs() = std::move(position);
+  }
+  for (v1::PositionLogprobs& position : part.prompt_logprobs) {
+    *delta.add_prompt_logprobs() = std::move(position);
+  }
+  if (settings_.usage_every_chunk) {
+    *delta.mutable_usage() = EncodeUsage(part.usage);
+  }
+  part = {.usage = part.usage};
   out.push_back(std::move(message));
 }
 
 void GenerateStream::TakeFinished(FinishedEvent event, Messages& out) {
-  usage_ = event.usage;
   if (cached_tokens_ >= 0) cached_tokens_ = event.usage.cached_tokens;
-  const bool timed_out =
-      settings_.deadline_is_max_time && absl::IsDeadlineExceeded(event.status);
-  if (!event.status.ok() && !timed_out) {
+  if (!event.status.ok()) {
     end_ = std::move(event.status);
     return;
   }
-  text_ += event.tail_text;
-  if (settings_.stream) FlushDelta(out);
-  AddFinished(
-      event,
-      timed_out ? v1::FINISH_REASON_TIME_LIMIT : EncodeReason(event.reason),
-      out);
-  end_ = absl::OkStatus();
+  Part& part = parts_[static_cast<size_t>(event.index)];
+  part.usage = event.usage;
+  part.text += event.tail_text;
+  if (settings_.stream) FlushDelta(event.index, out);
+  AddFinished(event, out);
+  if (--open_sequences_ == 0) end_ = absl::OkStatus();
 }
 
-void GenerateStream::AddFinished(const FinishedEvent& event,
-                                 v1::FinishReason reason, Messages& out) {
+void GenerateStream::AddFinished(const FinishedEvent& event, Messages& out) {
   v1::GenerateResponse message = Message();
   v1::Finished& finished = *message.mutable_finished();
-  finished.set_reason(reason);
+  finished.set_index(event.index);
+  finished.set_reason(EncodeReason(event.reason));
   if (event.matched_token >= 0) {
     finished.set_matched_token_id(static_cast<uint32_t>(event.matched_token));
+  } else if (!event.matched_text.empty()) {
+    finished.set_matched_text(event.matched_text);
   }
   *finished.mutable_usage() = EncodeUsage(event.usage);
   if (settings_.timings) {
     *finished.mutable_timings() = EncodeTimings(event.timings, event.usage);
   }
-  if (!settings_.stream) {
-    if (settings_.return_text) finished.set_text(text_);
-    if (settings_.return_token_ids) {
-      finished.mutable_token_ids()->Add(token_ids_.begin(), token_ids_.end());
-    }
+  Part& part = parts_[static_cast<size_t>(event.index)];
+  if (settings_.return_text) finished.set_text(part.text);
+  if (settings_.return_token_ids) {
+    finished.mutable_token_ids()->Add(part.token_ids.begin(),
+                                      part.token_ids.end());
   }
+  for (v1::PositionLogprobs& position : part.logprobs) {
+    *finished.add_logprobs() = std::move(position);
+  }
+  for (v1::PositionLogprobs& position : part.prompt_logprobs) {
+    *finished.add_prompt_logprobs() = std::move(position);
+  }
+  part = {};
   finished.set_preemption_count(event.usage.preemption_count);
-  finished.set_seed(settings_.seed);
+  finished.set_seed(event.seed);
+  finished.set_truncated_tokens(Narrow(settings_.truncated_tokens));
   out.push_back(std::move(message));
+}
+
+v1::PositionLogprobs GenerateStream::Encode(
+    const PositionLogprobs& position) const {
+  const Tokenizer& tokenizer = settings_.version->tokenizer();
+  v1::PositionLogprobs wire;
+  const auto encode = [&](const TokenLogprob& token, v1::Logprob& to) {
+    to.set_token_id(static_cast<uint32_t>(token.id));
+    to.set_text(DecodeText(tokenizer, absl::MakeConstSpan(&token.id, 1),
+                           /*skip_special=*/false));
+    to.set_raw_bytes(std::string(tokenizer.TokenBytes(token.id)));
+    to.set_logprob(token.logprob);
+    to.set_rank(token.rank);
+  };
+  if (position.chosen.has_value()) {
+    encode(*position.chosen, *wire.mutable_chosen());
+  }
+  for (const TokenLogprob& token : position.top) encode(token, *wire.add_top());
+  return wire;
 }
 
 }  // namespace kvasir

@@ -16,38 +16,15 @@
 #include "cache/base/status_macros.h"
 #include "engine/model/chat_format.h"
 #include "engine/model/utf8.h"
+#include "server/field_fault.h"
+#include "server/generation_codec.h"
 #include "server/request_rules.h"
 #include "server/retention_codec.h"
 #include "server/text.h"
+#include "server/truncation.h"
 
 namespace kvasir {
 namespace {
-
-template <typename Wanted, typename Found>
-absl::Status Fault(std::string_view field, const Wanted& wanted,
-                   const Found& found) {
-  return absl::InvalidArgumentError(
-      absl::StrCat(View(field), ": wanted ", wanted, ", found ", found));
-}
-
-// A token id as the engine counts; what no vocabulary can hold becomes -1,
-// which the engine refuses by index, so it is refused here with the number
-// sent.
-absl::StatusOr<std::vector<TokenId>> DecodeIds(
-    std::string_view field,
-    const google::protobuf::RepeatedField<uint32_t>& wire, int32_t vocab_size) {
-  std::vector<TokenId> ids;
-  ids.reserve(static_cast<size_t>(wire.size()));
-  for (int i = 0; i < wire.size(); ++i) {
-    if (wire[i] >= static_cast<uint32_t>(vocab_size)) {
-      return Fault(absl::StrCat(View(field), "[", i, "]"),
-                   absl::StrCat("a token id in [0, ", vocab_size, ")"),
-                   wire[i]);
-    }
-    ids.push_back(static_cast<TokenId>(wire[i]));
-  }
-  return ids;
-}
 
 // Refuses what is `least` tokens or more, before it is copied or tokenised.
 template <typename Found>
@@ -77,7 +54,16 @@ absl::Status CheckTextFitsContext(size_t bytes, const ServedModel& model) {
 }
 
 absl::Status CheckPromptSize(const v1::GenerateRequest& wire,
-                             const ServedModel& model) {
+                             const Truncation& truncation,
+                             const ServedModel& served) {
+  ServedModel model = served;
+  if (truncation.most_tokens != 0) {
+    // What is too long becomes short enough.
+    model.longest_context = kMaxDetokenizeIds;
+    model.max_context = kMaxDetokenizeIds;
+    model.cache_limits_context = false;
+    model.longest_token_bytes = kMaxPromptBytes;
+  }
   switch (wire.prompt_case()) {
     case v1::GenerateRequest::kText:
       RETURN_IF_ERROR(CheckTextBytes("text", wire.text().size()));
@@ -90,40 +76,7 @@ absl::Status CheckPromptSize(const v1::GenerateRequest& wire,
     case v1::GenerateRequest::PROMPT_NOT_SET:
       break;
   }
-  return Fault("prompt", "text, token_ids or chat", "none of them");
-}
-
-absl::StatusOr<SamplingParams> DecodeSampling(const v1::SamplingParams& wire,
-                                              uint64_t random_seed) {
-  SamplingParams params;
-  if (wire.has_temperature()) params.temperature = wire.temperature();
-  if (wire.has_top_p()) params.top_p = wire.top_p();
-  if (wire.has_min_p()) params.min_p = wire.min_p();
-  if (wire.has_top_k()) params.top_k = wire.top_k();
-  params.seed = wire.has_seed() ? wire.seed() : random_seed;
-  RETURN_IF_ERROR(CheckSamplingParams(params));
-  return params;
-}
-
-absl::StatusOr<StoppingParams> DecodeStopping(const v1::StoppingParams& wire,
-                                              const ModelInfo& info) {
-  StoppingParams params;
-  if (wire.has_max_tokens()) {
-    if (wire.max_tokens() < 1) {
-      return Fault("stopping.max_tokens", "at least 1", wire.max_tokens());
-    }
-    params.max_tokens = wire.max_tokens();
-  }
-  if (wire.token_ids_size() > kMaxStopTokens) {
-    return Fault("stopping.token_ids",
-                 absl::StrCat("at most ", kMaxStopTokens, " ids"),
-                 wire.token_ids_size());
-  }
-  ASSIGN_OR_RETURN(
-      params.token_ids,
-      DecodeIds("stopping.token_ids", wire.token_ids(), info.vocab_size));
-  params.ignore_eos = wire.ignore_eos();
-  return params;
+  return FieldFault("prompt", "text, token_ids or chat", "none of them");
 }
 
 // How the request's blocks are kept; see CacheOptions.
@@ -147,10 +100,10 @@ absl::StatusOr<std::optional<Retention>> DecodeKeeping(
                        wire.retention() == v1::RETENTION_NORMAL;
   if (wire.mode() == v1::CACHE_MODE_BYPASS &&
       (!neutral || wire.has_priority() || wire.has_ttl())) {
-    return Fault("cache.mode",
-                 "READ_WRITE or READ_ONLY with retention, "
-                 "priority or ttl",
-                 "BYPASS");
+    return FieldFault("cache.mode",
+                      "READ_WRITE or READ_ONLY with retention, "
+                      "priority or ttl",
+                      "BYPASS");
   }
   return wanted->retention;
 }
@@ -169,43 +122,26 @@ absl::StatusOr<CacheUse> DecodeCache(const v1::CacheOptions& wire) {
       use.write = false;
       break;
     default:
-      return Fault("cache.mode", "READ_WRITE, READ_ONLY or BYPASS",
-                   static_cast<int>(wire.mode()));
+      return FieldFault("cache.mode", "READ_WRITE, READ_ONLY or BYPASS",
+                        static_cast<int>(wire.mode()));
   }
   if (wire.has_store_completion() && wire.store_completion() != use.write) {
     if (wire.store_completion()) {
-      return Fault("cache.store_completion", "false with this cache.mode",
-                   "true");
+      return FieldFault("cache.store_completion", "false with this cache.mode",
+                        "true");
     }
     return absl::UnimplementedError(
         "cache.store_completion: this server does not keep the prompt without "
         "the output yet; cache.mode READ_ONLY keeps neither");
   }
   if (wire.salt().size() > kMaxSaltBytes) {
-    return Fault("cache.salt",
-                 absl::StrCat("at most ", kMaxSaltBytes, " bytes"),
-                 wire.salt().size());
+    return FieldFault("cache.salt",
+                      absl::StrCat("at most ", kMaxSaltBytes, " bytes"),
+                      wire.salt().size());
   }
   use.salt = wire.salt();
   ASSIGN_OR_RETURN(use.retention, DecodeKeeping(wire));
   return use;
-}
-
-absl::Status DecodeOutput(const v1::OutputOptions& wire, GenerateCall& call) {
-  if (wire.stream_interval() < 0 ||
-      wire.stream_interval() > kMaxStreamInterval) {
-    return Fault("output.stream_interval",
-                 absl::StrCat("0 to ", kMaxStreamInterval),
-                 wire.stream_interval());
-  }
-  call.stream_interval = std::max(1, wire.stream_interval());
-  call.return_text = !wire.has_return_text() || wire.return_text();
-  call.return_token_ids = wire.return_token_ids() || !call.return_text;
-  call.usage_every_chunk = wire.usage_every_chunk();
-  call.timings = wire.timings();
-  call.request.skip_special_tokens =
-      !wire.has_skip_special_tokens() || wire.skip_special_tokens();
-  return absl::OkStatus();
 }
 
 }  // namespace
@@ -229,22 +165,23 @@ absl::StatusOr<std::string> ChooseRequestId(std::string_view in_message,
   if (id.empty()) return std::string(made);
   const char* field = from_message ? "request_id" : "metadata x-request-id";
   if (id.size() > kMaxRequestIdBytes) {
-    return Fault(field, absl::StrCat("at most ", kMaxRequestIdBytes, " bytes"),
-                 id.size());
+    return FieldFault(field,
+                      absl::StrCat("at most ", kMaxRequestIdBytes, " bytes"),
+                      id.size());
   }
   for (size_t i = 0; i < id.size(); ++i) {
     const auto byte = static_cast<unsigned char>(id[i]);
     if (byte > ' ' && byte < 0x7F) continue;
-    return Fault(field, "visible ASCII",
-                 absl::StrCat("byte ", static_cast<int>(byte), " at ", i));
+    return FieldFault(field, "visible ASCII",
+                      absl::StrCat("byte ", static_cast<int>(byte), " at ", i));
   }
   return std::string(id);
 }
 
 absl::Status CheckTextBytes(std::string_view field, size_t bytes) {
   if (bytes <= kMaxPromptBytes) return absl::OkStatus();
-  return Fault(field, absl::StrCat("at most ", kMaxPromptBytes, " bytes"),
-               bytes);
+  return FieldFault(field, absl::StrCat("at most ", kMaxPromptBytes, " bytes"),
+                    bytes);
 }
 
 absl::StatusOr<absl::Duration> DecodePositiveDuration(
@@ -255,9 +192,9 @@ absl::StatusOr<absl::Duration> DecodePositiveDuration(
   if (wire.seconds() > kMaxSeconds || wire.nanos() >= kNanos ||
       wire.seconds() < 0 || wire.nanos() < 0 ||
       (wire.seconds() == 0 && wire.nanos() == 0)) {
-    return Fault(field,
-                 absl::StrCat("a time above 0 and at most ", kMaxSeconds, " s"),
-                 absl::StrCat(wire.seconds(), " s and ", wire.nanos(), " ns"));
+    return FieldFault(
+        field, absl::StrCat("a time above 0 and at most ", kMaxSeconds, " s"),
+        absl::StrCat(wire.seconds(), " s and ", wire.nanos(), " ns"));
   }
   return absl::Seconds(wire.seconds()) + absl::Nanoseconds(wire.nanos());
 }
@@ -276,9 +213,9 @@ size_t TextBytes(const v1::GenerateRequest& wire) {
 
 absl::Status CheckChat(const v1::ChatPrompt& chat, const ServedModel& model) {
   if (chat.messages_size() > kMaxChatMessages) {
-    return Fault("chat.messages",
-                 absl::StrCat("at most ", kMaxChatMessages, " messages"),
-                 chat.messages_size());
+    return FieldFault("chat.messages",
+                      absl::StrCat("at most ", kMaxChatMessages, " messages"),
+                      chat.messages_size());
   }
   const size_t bytes = TextBytes(chat);
   RETURN_IF_ERROR(CheckTextBytes("chat.messages", bytes));
@@ -303,43 +240,61 @@ absl::StatusOr<std::vector<TokenId>> EncodeChatPrompt(
   return ids;
 }
 
-absl::StatusOr<std::vector<TokenId>> DecodePrompt(
-    const v1::GenerateRequest& wire, const ServedModel& model) {
-  switch (wire.prompt_case()) {
-    case v1::GenerateRequest::kTokenIds:
-      return DecodeIds("token_ids.ids", wire.token_ids().ids(),
-                       model.info->vocab_size);
-    case v1::GenerateRequest::kChat:
-      return EncodeChatPrompt(wire.chat(), model);
-    default:
-      return model.tokenizer->Encode(wire.text(), /*add_special=*/true);
+absl::StatusOr<TruncatedPrompt> DecodePrompt(const v1::GenerateRequest& wire,
+                                             const GenerateCall& call,
+                                             const ServedModel& model) {
+  const Truncation& truncation = call.truncation;
+  const int64_t most =
+      MostPromptTokens(truncation, call.request.stopping.max_tokens, model);
+  if (wire.has_chat() && truncation.most_tokens != 0) {
+    return TruncateChat(wire.chat(), most, model);
   }
+  TruncatedPrompt prompt;
+  if (wire.has_chat()) {
+    ASSIGN_OR_RETURN(prompt.ids, EncodeChatPrompt(wire.chat(), model));
+  } else if (wire.has_token_ids()) {
+    ASSIGN_OR_RETURN(prompt.ids,
+                     DecodeIds("token_ids.ids", wire.token_ids().ids(),
+                               model.info->vocab_size));
+  } else {
+    prompt.ids = model.tokenizer->Encode(wire.text(), /*add_special=*/true);
+  }
+  if (truncation.most_tokens == 0) return prompt;
+  return TruncateIds(std::move(prompt.ids), most, truncation.from_right,
+                     model.tokenizer->bos());
 }
 
 absl::StatusOr<GenerateCall> DecodeSettings(const v1::GenerateRequest& wire,
                                             const CallContext& context,
                                             const ServedModel& model) {
   RETURN_IF_ERROR(CheckKnownFields(wire));
+  const int32_t vocab_size = model.info->vocab_size;
   GenerateCall call;
   call.stream = wire.stream();
   Request& request = call.request;
   request.id = context.request_id;
-  RETURN_IF_ERROR(DecodeOutput(wire.output(), call));
-  ASSIGN_OR_RETURN(request.sampling,
-                   DecodeSampling(wire.sampling(), context.random_seed));
+  RETURN_IF_ERROR(DecodeOutput(wire.output(), vocab_size, call));
+  ASSIGN_OR_RETURN(
+      request.sampling,
+      DecodeSampling(wire.sampling(), context.random_seed, vocab_size));
+  ASSIGN_OR_RETURN(request.sequence_count,
+                   DecodeSequenceCount(wire.sampling()));
   ASSIGN_OR_RETURN(request.stopping,
-                   DecodeStopping(wire.stopping(), *model.info));
+                   DecodeStopping(wire.stopping(), vocab_size));
   ASSIGN_OR_RETURN(request.cache, DecodeCache(wire.cache()));
+  request.priority = wire.priority();
   request.deadline = context.deadline;
   if (wire.has_max_time()) {
     ASSIGN_OR_RETURN(const absl::Duration max_time,
                      DecodePositiveDuration("max_time", wire.max_time()));
-    if (context.now + max_time < request.deadline) {
-      request.deadline = context.now + max_time;
-      call.deadline_is_max_time = true;
-    }
+    request.time_limit = context.now + max_time;
   }
-  RETURN_IF_ERROR(CheckPromptSize(wire, model));
+  if (wire.has_chat() && call.truncation.from_right) {
+    return FieldFault("output.truncate_side",
+                      "LEFT for chat, whose oldest turns are left out",
+                      "RIGHT");
+  }
+  RETURN_IF_ERROR(CheckPromptSize(wire, call.truncation, model));
   return call;
 }
 
@@ -347,7 +302,9 @@ absl::StatusOr<GenerateCall> DecodeGenerate(const v1::GenerateRequest& wire,
                                             const CallContext& context,
                                             const ServedModel& model) {
   ASSIGN_OR_RETURN(GenerateCall call, DecodeSettings(wire, context, model));
-  ASSIGN_OR_RETURN(call.request.prompt, DecodePrompt(wire, model));
+  ASSIGN_OR_RETURN(TruncatedPrompt prompt, DecodePrompt(wire, call, model));
+  call.request.prompt = std::move(prompt.ids);
+  call.truncated_tokens = prompt.dropped_tokens;
   return call;
 }
 

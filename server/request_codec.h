@@ -26,6 +26,8 @@ inline constexpr int kMaxChatMessages = 4096;
 inline constexpr int kMaxStopTokens = 64;
 inline constexpr size_t kMaxSaltBytes = 1024;
 inline constexpr int32_t kMaxStreamInterval = 1024;
+inline constexpr int32_t kMaxLogprobs = 20;
+inline constexpr int kMaxLogprobIds = 64;
 inline constexpr int kMaxDetokenizeIds = 1 << 22;
 inline constexpr int kMaxCancelIds = 1024;
 inline constexpr size_t kMaxCancelReasonBytes = 256;
@@ -51,6 +53,19 @@ struct ServedModel {
 
 ServedModel ModelOf(const ServedVersion& version);
 
+// What to do with a prompt that is too long. Plain value.
+struct Truncation {
+  // Most tokens; -1: what the context has room for; 0: none are left out.
+  int64_t most_tokens = 0;
+  bool from_right = false;
+};
+
+// A prompt, and how many tokens were left out of it. Plain value.
+struct TruncatedPrompt {
+  std::vector<TokenId> ids;
+  int64_t dropped_tokens = 0;
+};
+
 // A Generate call, understood: what the engine is to do, and how the client
 // wants to hear of it.
 struct GenerateCall {
@@ -61,9 +76,9 @@ struct GenerateCall {
   int32_t stream_interval = 1;  // tokens per delta, at least 1
   bool usage_every_chunk = false;
   bool timings = false;
-  // Whether request.deadline is max_time's, whose passing is an end and no
-  // error, and not the call's own.
-  bool deadline_is_max_time = false;
+  bool echo = false;  // the prompt precedes the output
+  Truncation truncation;
+  int64_t truncated_tokens = 0;  // left out of the prompt
 };
 
 // What a call brings beside its message.
@@ -91,10 +106,12 @@ absl::StatusOr<GenerateCall> DecodeSettings(const v1::GenerateRequest& wire,
                                             const CallContext& context,
                                             const ServedModel& model);
 
-// The prompt of a request that passed DecodeSettings(), tokenised. Errors:
-// INVALID_ARGUMENT for an id out of the vocabulary, those of EncodeChat().
-absl::StatusOr<std::vector<TokenId>> DecodePrompt(
-    const v1::GenerateRequest& wire, const ServedModel& model);
+// The prompt of a request that passed DecodeSettings(), as `call`, tokenised
+// and truncated if that is asked for. Errors: INVALID_ARGUMENT for an id out of
+// the vocabulary, those of EncodeChat() and TruncateChat().
+absl::StatusOr<TruncatedPrompt> DecodePrompt(const v1::GenerateRequest& wire,
+                                             const GenerateCall& call,
+                                             const ServedModel& model);
 
 // Both.
 absl::StatusOr<GenerateCall> DecodeGenerate(const v1::GenerateRequest& wire,

@@ -56,10 +56,11 @@ TEST(StatsRecorder, EachEndingHasItsCounter) {
   for (const Ending ending :
        {Ending::kFinished, Ending::kClient, Ending::kAdmin, Ending::kDrain,
         Ending::kDeadline, Ending::kFailed}) {
-    recorder.CountEnd(event, ending);
+    recorder.CountRequest(event, ending, /*completion_tokens=*/22);
   }
+  recorder.CountSequence(event);
   const EngineStats& stats = recorder.stats();
-  EXPECT_THAT(stats.finished, ElementsAre(0, 0, 0, 1));
+  EXPECT_THAT(stats.finished, ElementsAre(0, 0, 0, 1, 0, 0));
   EXPECT_EQ(stats.cancelled_by_client, 1);
   EXPECT_EQ(stats.cancelled_by_admin, 1);
   EXPECT_EQ(stats.cancelled_by_drain, 1);
@@ -68,6 +69,7 @@ TEST(StatsRecorder, EachEndingHasItsCounter) {
   EXPECT_EQ(Total(stats.request_duration), 1u);
   EXPECT_DOUBLE_EQ(stats.time_per_output_token.sum, 0.1);
   EXPECT_DOUBLE_EQ(stats.prompt_tokens.sum, 30);
+  EXPECT_DOUBLE_EQ(stats.completion_tokens.sum, 22) << "of all sequences";
 }
 
 // A single token has no gap to the next; counting it as zero would flatter.
@@ -75,7 +77,7 @@ TEST(StatsRecorder, OneTokenHasNoTimePerToken) {
   StatsRecorder recorder;
   FinishedEvent event;
   event.usage.completion_tokens = 1;
-  recorder.CountEnd(event, Ending::kFinished);
+  recorder.CountSequence(event);
   EXPECT_EQ(Total(recorder.stats().time_per_output_token), 0u);
 }
 

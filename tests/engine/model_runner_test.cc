@@ -27,6 +27,12 @@ using ::testing::Lt;
 constexpr int32_t kBlock = 16;
 const SamplingParams kGreedy{.temperature = 0};
 
+std::vector<TokenId> Tokens(const std::vector<StepResult>& results) {
+  std::vector<TokenId> tokens;
+  for (const StepResult& result : results) tokens.push_back(result.token);
+  return tokens;
+}
+
 // A tiny model and, for each sequence, four blocks of plain memory.
 class ModelRunnerTest : public ::testing::Test {
  protected:
@@ -89,18 +95,18 @@ TEST_F(ModelRunnerTest, EachSequenceGetsItsOwnToken) {
     const StepRows rows = Rows(sequence, *prompt, 0, &kGreedy);
     const auto tokens = runner.Run({&rows, 1});
     ASSERT_TRUE(tokens.ok());
-    alone.push_back(tokens->at(0));
+    alone.push_back(tokens->at(0).token);
   }
   observed.clear();
   const std::vector<StepRows> step = {
       Rows(0, a, 0, &kGreedy), Rows(1, b, 0, nullptr), Rows(2, c, 0, &kGreedy)};
   const auto together = runner.Run(step);
   ASSERT_TRUE(together.ok());
-  EXPECT_THAT(*together, ElementsAre(alone[0], -1, alone[2]));
+  EXPECT_THAT(Tokens(*together), ElementsAre(alone[0], -1, alone[2]));
   EXPECT_THAT(observed, ElementsAre(std::pair{0, 20}, std::pair{2, 7}));
 
   // A second step goes on where the first one stopped.
-  const std::vector<TokenId> next = {together->at(0)};
+  const std::vector<TokenId> next = {together->at(0).token};
   const StepRows rows = Rows(0, next, 20, &kGreedy);
   ASSERT_TRUE(runner.Run({&rows, 1}).ok());
   EXPECT_EQ(observed.back(), (std::pair<int64_t, int64_t>{0, 21}));
@@ -120,15 +126,51 @@ TEST_F(ModelRunnerTest, SaysWhenLogitsAreNoNumbers) {
     ASSERT_TRUE(runner.Run({&rows, 1}).ok());
   }
   const StepRows sound = step(1);
-  const TokenId wanted = runner.Run({&sound, 1})->at(0);
+  const TokenId wanted = runner.Run({&sound, 1})->at(0).token;
   // 0xFFFF is no number in any float format. Key or value, first or last token.
   const size_t block = static_cast<size_t>(fixture_->layout().BlockBytes());
   for (const size_t at : {size_t{0}, block / 2, block - 2}) {
     std::vector<std::byte> before(memory_.begin(), memory_.begin() + block);
     memory_[at] = memory_[at + 1] = std::byte{0xFF};
     const std::vector<StepRows> both = {step(0), step(1)};
-    EXPECT_THAT(*runner.Run(both), ElementsAre(kLogitsNotFinite, wanted)) << at;
+    EXPECT_THAT(Tokens(*runner.Run(both)),
+                ElementsAre(kLogitsNotFinite, wanted))
+        << at;
     absl::c_copy(before, memory_.begin());
+  }
+}
+
+// Contract C2 for scores: how likely a token is found depends neither on the
+// rows that are computed with it nor on whether it was drawn or given.
+TEST_F(ModelRunnerTest, ScoresAreBitEqualHoweverTheyAreComputed) {
+  ModelRunner runner = MakeRunner(259, {});
+  const std::vector<TokenId> prompt = RandomPrompt(1, 30);
+  const LogprobWish wish{.top_count = 3, .ids = {7}};
+  const auto score = [&](int64_t sequence, int64_t first, int64_t count) {
+    StepRows rows =
+        Rows(sequence, absl::MakeConstSpan(prompt).subspan(first, count), first,
+             &kGreedy);
+    rows.draw.tokens = prompt;
+    rows.sampling = first + count == 30 ? &kGreedy : nullptr;
+    rows.scores = &wish;
+    rows.scored_end = first + count == 30 ? count - 1 : count;
+    return runner.Run({&rows, 1})->at(0).scores;
+  };
+  const std::vector<PositionLogprobs> whole = score(0, 0, 30);
+  ASSERT_EQ(whole.size(), 29u);
+  std::vector<PositionLogprobs> pieces;
+  for (int64_t first = 0; first < 30; first += 6) {
+    for (PositionLogprobs& position : score(1, first, 6)) {
+      pieces.push_back(std::move(position));
+    }
+  }
+  ASSERT_EQ(pieces.size(), 29u);
+  for (size_t i = 0; i < whole.size(); ++i) {
+    EXPECT_EQ(whole[i].chosen->id, prompt[i + 1]);
+    EXPECT_EQ(whole[i].chosen, pieces[i].chosen) << i;
+    EXPECT_EQ(whole[i].top, pieces[i].top) << i;
+    EXPECT_GE(whole[i].top.size(), 3u);
+    EXPECT_LE(whole[i].chosen->logprob, whole[i].top[0].logprob);
   }
 }
 
@@ -140,7 +182,7 @@ TEST_F(ModelRunnerTest, SamplesOnlyIdsThatExist) {
     const SamplingParams wild{.temperature = 50, .seed = seed};
     const std::vector<TokenId> prompt = RandomPrompt(seed, 5);
     const StepRows rows = Rows(0, prompt, 0, &wild);
-    sampled.push_back(runner.Run({&rows, 1})->at(0));
+    sampled.push_back(runner.Run({&rows, 1})->at(0).token);
   }
   EXPECT_THAT(sampled, Each(Lt(40)));
 }
@@ -172,7 +214,7 @@ TEST(HookedRunner, ScriptsByPlaceInTheOutput) {
         .first_position = first,
         .table = table,
         .sampling = &kGreedy};
-    const TokenId token = runner.Run({&rows, 1})->at(0);
+    const TokenId token = runner.Run({&rows, 1})->at(0).token;
     tokens.push_back(token);
     return token;
   };

@@ -45,8 +45,9 @@ class SequenceRosterTest : public ::testing::Test {
     submission.sink = std::make_shared<RecordingSink>();
     submission.cancel = std::make_shared<CancelFlag>();
     submission.request.version = IdleVersion(version_);
-    roster_.Enqueue(
-        std::make_unique<Sequence>(SequenceId(id), std::move(submission), 100));
+    roster_.Enqueue(std::make_unique<Sequence>(
+        SequenceId(id), std::make_shared<RequestGroup>(std::move(submission)),
+        0, 100));
   }
 
   // Gives the first waiting sequence a lease and lets it run.
@@ -78,8 +79,8 @@ class SequenceRosterTest : public ::testing::Test {
 TEST_F(SequenceRosterTest, PreemptionKeepsTheOrderOfArrival) {
   for (int64_t id = 0; id < 5; ++id) Enqueue(id, RandomPrompt(id, 6));
   for (int i = 0; i < 3; ++i) Promote();
-  EXPECT_EQ(roster_.PreemptYoungest().id(), SequenceId(2));
-  EXPECT_EQ(roster_.PreemptYoungest().id(), SequenceId(1));
+  EXPECT_EQ(roster_.PreemptLast().id(), SequenceId(2));
+  EXPECT_EQ(roster_.PreemptLast().id(), SequenceId(1));
   EXPECT_THAT(Ids(roster_.running()), ElementsAre(0));
   EXPECT_THAT(Ids(roster_.waiting()), ElementsAre(1, 2, 3, 4));
   EXPECT_TRUE(roster_.waiting()[0]->preempted());

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -38,7 +39,9 @@ class SequenceTest : public ::testing::Test {
     submission.cancel = std::make_shared<CancelFlag>();
     submission.submitted = absl::Seconds(100);
     submission.request.version = IdleVersion(version_);
-    return std::make_unique<Sequence>(SequenceId(0), std::move(submission), 16);
+    return std::make_unique<Sequence>(
+        SequenceId(0), std::make_shared<RequestGroup>(std::move(submission)), 0,
+        16);
   }
 
   int64_t Start(Sequence& sequence) {
@@ -116,24 +119,26 @@ TEST_F(SequenceTest, ExtendingCountsOnce) {
 // allowed still is the model's own end.
 TEST_F(SequenceTest, ReasonsHaveAnOrder) {
   auto sequence = Make({.max_tokens = 1, .token_ids = {2}});
-  EXPECT_EQ(sequence->Append(2, absl::ZeroDuration()).reason,
+  EXPECT_EQ(sequence->Append(2, std::nullopt, absl::ZeroDuration()).reason,
             FinishReason::kEos);
   sequence = Make({.max_tokens = 1, .ignore_eos = true, .token_ids = {2}});
-  EXPECT_EQ(sequence->Append(2, absl::ZeroDuration()).reason,
+  EXPECT_EQ(sequence->Append(2, std::nullopt, absl::ZeroDuration()).reason,
             FinishReason::kStopToken);
   sequence = Make({.max_tokens = 1, .ignore_eos = true});
-  EXPECT_EQ(sequence->Append(2, absl::ZeroDuration()).reason,
+  EXPECT_EQ(sequence->Append(2, std::nullopt, absl::ZeroDuration()).reason,
             FinishReason::kLength);
   sequence = Make({.max_tokens = 6});
   for (int i = 0; i < 5; ++i) {
-    EXPECT_FALSE(sequence->Append(9, absl::ZeroDuration()).reason.has_value());
+    EXPECT_FALSE(sequence->Append(9, std::nullopt, absl::ZeroDuration())
+                     .reason.has_value());
   }
   // 16 tokens: both limits at once.
-  EXPECT_EQ(sequence->Append(9, absl::ZeroDuration()).reason,
+  EXPECT_EQ(sequence->Append(9, std::nullopt, absl::ZeroDuration()).reason,
             FinishReason::kLength);
   sequence = Make();
-  for (int i = 0; i < 5; ++i) sequence->Append(9, absl::ZeroDuration());
-  EXPECT_EQ(sequence->Append(9, absl::ZeroDuration()).reason,
+  for (int i = 0; i < 5; ++i)
+    sequence->Append(9, std::nullopt, absl::ZeroDuration());
+  EXPECT_EQ(sequence->Append(9, std::nullopt, absl::ZeroDuration()).reason,
             FinishReason::kContextFull);
 }
 
@@ -148,9 +153,9 @@ TEST_F(SequenceTest, TimingsCoverWhatHappened) {
   sequence = Make();
   EXPECT_TRUE(sequence->NoteScheduled(absl::Seconds(102)));
   EXPECT_FALSE(sequence->NoteScheduled(absl::Seconds(109)));
-  sequence->Append(9, absl::Seconds(105));
-  sequence->Append(9, absl::Seconds(106));
-  sequence->Append(9, absl::Seconds(110));
+  sequence->Append(9, std::nullopt, absl::Seconds(105));
+  sequence->Append(9, std::nullopt, absl::Seconds(106));
+  sequence->Append(9, std::nullopt, absl::Seconds(110));
   timings = sequence->Finish(FinishReason::kLength, absl::Seconds(111)).timings;
   EXPECT_EQ(timings.queue, absl::Seconds(2));
   EXPECT_EQ(timings.prefill, absl::Seconds(3));
@@ -162,8 +167,12 @@ TEST_F(SequenceTest, TimingsCoverWhatHappened) {
 // Bytes of an unfinished character must not be lost when the stream ends.
 TEST_F(SequenceTest, TheTailHoldsAnUnfinishedCharacter) {
   auto sequence = Make();
-  EXPECT_EQ(sequence->Append(3 + 'a', absl::ZeroDuration()).delta.text, "a");
-  EXPECT_EQ(sequence->Append(3 + 0xc3, absl::ZeroDuration()).delta.text, "");
+  EXPECT_EQ(
+      sequence->Append(3 + 'a', std::nullopt, absl::ZeroDuration()).delta.text,
+      "a");
+  EXPECT_EQ(
+      sequence->Append(3 + 0xc3, std::nullopt, absl::ZeroDuration()).delta.text,
+      "");
   EXPECT_EQ(
       sequence->Finish(FinishReason::kLength, absl::ZeroDuration()).tail_text,
       "\xef\xbf\xbd");

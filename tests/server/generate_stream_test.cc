@@ -1,11 +1,14 @@
 #include "server/generate_stream.h"
 
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+
+#include "tests/server/server_testing.h"
 
 namespace kvasir {
 namespace {
@@ -46,9 +49,9 @@ std::vector<v1::GenerateResponse> Play(GenerateStream& stream,
     }
   };
   take(AcceptedEvent{10, 4, "v1"});
-  take(DeltaEvent{{5}, "a"});
-  take(DeltaEvent{{6}, ""});
-  take(DeltaEvent{{7}, "bc"});
+  take(DeltaEvent{.token_ids = {5}, .text = "a"});
+  take(DeltaEvent{.token_ids = {6}, .text = ""});
+  take(DeltaEvent{.token_ids = {7}, .text = "bc"});
   EXPECT_FALSE(stream.end().has_value());
   take(std::move(end));
   EXPECT_TRUE(stream.end().has_value());
@@ -148,25 +151,156 @@ TEST(GenerateStreamTest, TimingsAndMatchedToken) {
   EXPECT_EQ(finished.timings().decode_tokens_per_second(), 2);
 }
 
-// max_time is a wish for partial output; the call's deadline is an error.
-TEST(GenerateStreamTest, TimeLimitIsAnEndOnlyIfItWasAskedFor) {
+// max_time is a wish for partial output, and the engine's to see; the call's
+// deadline is an error.
+TEST(GenerateStreamTest, TimeLimitIsAnEndAndADeadlineIsNot) {
   FinishedEvent late = End(FinishReason::kEos);
   late.status = absl::DeadlineExceededError("late");
-  GenerateStream::Settings settings = Streamed();
-  GenerateStream strict(settings);
+  GenerateStream strict(Streamed());
   EXPECT_EQ(Play(strict, late).size(), 4u) << "no finished";
   EXPECT_TRUE(absl::IsDeadlineExceeded(*strict.end()));
-  settings.deadline_is_max_time = true;
-  GenerateStream lenient(settings);
-  const auto all = Play(lenient, late);
+  GenerateStream lenient(Streamed());
+  const auto all = Play(lenient, End(FinishReason::kTimeLimit));
   EXPECT_EQ(all.back().finished().reason(), v1::FINISH_REASON_TIME_LIMIT);
   EXPECT_TRUE(lenient.end()->ok());
+}
+
+TEST(GenerateStreamTest, TheStopTextIsNamed) {
+  GenerateStream stream(Streamed());
+  FinishedEvent end = End(FinishReason::kStopString);
+  end.matched_text = "\n\n";
+  const auto all = Play(stream, std::move(end));
+  EXPECT_EQ(all.back().finished().reason(), v1::FINISH_REASON_STOP_STRING);
+  EXPECT_EQ(all.back().finished().matched_text(), "\n\n");
+}
+
+FinishedEvent EndOf(int32_t index, uint64_t seed, std::string tail = "") {
+  FinishedEvent event = End(FinishReason::kLength, std::move(tail));
+  event.index = index;
+  event.seed = seed;
+  return event;
+}
+
+// Each sequence has an end of its own, and the call ends with the last one.
+TEST(GenerateStreamTest, SequencesAreKeptApart) {
+  for (const bool streamed : {true, false}) {
+    GenerateStream::Settings settings = Streamed();
+    settings.stream = streamed;
+    settings.sequence_count = 2;
+    GenerateStream stream(settings);
+    std::vector<std::string> text(2);
+    std::vector<int32_t> ends;
+    const auto take = [&](TokenEvent event) {
+      for (const auto& message : stream.Take(std::move(event))) {
+        if (message.has_delta()) {
+          text[message.delta().index()] += message.delta().text();
+        } else if (message.has_finished()) {
+          text[message.finished().index()] += message.finished().text();
+          ends.push_back(message.finished().index());
+          EXPECT_EQ(message.finished().seed(), 42u + ends.back());
+        }
+      }
+    };
+    take(AcceptedEvent{10, 4, "v1"});
+    take(DeltaEvent{.index = 0, .token_ids = {5}, .text = "a"});
+    take(DeltaEvent{.index = 1, .token_ids = {6}, .text = "x"});
+    take(EndOf(1, 43, "y"));
+    EXPECT_FALSE(stream.end().has_value());
+    take(DeltaEvent{.index = 0, .token_ids = {7}, .text = "b"});
+    take(EndOf(0, 42));
+    EXPECT_TRUE(stream.end()->ok());
+    EXPECT_THAT(text, ElementsAre("ab", "xy"));
+    EXPECT_THAT(ends, ElementsAre(1, 0));
+  }
+}
+
+// FIELD_CASES SRV-4: no message is larger than clients take, whatever is asked
+// for; what is left over in the end is in the last one.
+TEST(GenerateStreamTest, NoMessageIsTooLarge) {
+  for (const bool streamed : {true, false}) {
+    GenerateStream::Settings settings = Streamed();
+    settings.stream = streamed;
+    settings.stream_interval = kMaxStreamInterval;
+    settings.echoed_text = std::string(3 << 20, 'e') + "\xC3\xA9";
+    GenerateStream stream(settings);
+    std::string text;
+    size_t messages = 0;
+    const auto take = [&](TokenEvent event) {
+      for (const auto& message : stream.Take(std::move(event))) {
+        ++messages;
+        EXPECT_LE(message.ByteSizeLong(), kMaxAnswerBytes);
+        text += message.delta().text() + message.finished().text();
+      }
+    };
+    take(AcceptedEvent{10, 4, "v1"});
+    const std::string piece(3000, 'p');
+    std::string wanted = settings.echoed_text;
+    for (int i = 0; i < 1500; ++i) {
+      take(DeltaEvent{.token_ids = {5}, .text = piece});
+      wanted += piece;
+    }
+    take(End(FinishReason::kLength, "!"));
+    EXPECT_EQ(text, wanted + "!");
+    EXPECT_GT(messages, 10u);
+  }
+}
+
+TEST(GenerateStreamTest, ProgressIsAMessageOfItsOwn) {
+  GenerateStream stream(Streamed());
+  const auto out = stream.Take(ProgressEvent{32, 100, absl::Seconds(2)});
+  ASSERT_EQ(out.size(), 1u);
+  EXPECT_EQ(out[0].progress().done_tokens(), 32);
+  EXPECT_EQ(out[0].progress().total_tokens(), 100);
+  EXPECT_EQ(out[0].progress().elapsed().seconds(), 2);
+}
+
+// Log-probabilities go out with their tokens, in either mode, and name them.
+TEST(GenerateStreamTest, LogprobsStandWithTheirTokens) {
+  const std::shared_ptr<const Tokenizer> tokenizer = MakeTinyTokenizer();
+  for (const bool streamed : {true, false}) {
+    GenerateStream::Settings settings = Streamed();
+    settings.stream = streamed;
+    settings.version = MakeTinyVersion(tokenizer, MakeTinyInfo(*tokenizer));
+    GenerateStream stream(settings);
+    std::vector<v1::PositionLogprobs> prompt, output;
+    const auto take = [&](TokenEvent event) {
+      for (const auto& message : stream.Take(std::move(event))) {
+        for (const auto& part : message.delta().prompt_logprobs()) {
+          prompt.push_back(part);
+        }
+        for (const auto& part : message.finished().prompt_logprobs()) {
+          prompt.push_back(part);
+        }
+        for (const auto& part : message.delta().logprobs()) {
+          output.push_back(part);
+        }
+        for (const auto& part : message.finished().logprobs()) {
+          output.push_back(part);
+        }
+      }
+    };
+    take(AcceptedEvent{2, 0, "v1"});
+    take(PromptLogprobsEvent{{{}, {TokenLogprob{3 + 'b', -1.5f, 4}, {}}}});
+    take(DeltaEvent{.token_ids = {3 + 'c'},
+                    .text = "c",
+                    .logprobs = {{TokenLogprob{3 + 'c', -0.5f, 2},
+                                  {TokenLogprob{3 + 0xC3, -0.25f, 1}}}}});
+    take(End(FinishReason::kLength));
+    ASSERT_EQ(prompt.size(), 2u);
+    EXPECT_FALSE(prompt[0].has_chosen()) << "nothing comes before it";
+    EXPECT_EQ(prompt[1].chosen().text(), "b");
+    ASSERT_EQ(output.size(), 1u);
+    EXPECT_EQ(output[0].chosen().text(), "c");
+    EXPECT_EQ(output[0].chosen().rank(), 2);
+    EXPECT_EQ(output[0].chosen().logprob(), -0.5f);
+    EXPECT_EQ(output[0].top(0).text(), "\xEF\xBF\xBD");
+    EXPECT_EQ(output[0].top(0).raw_bytes(), "\xC3");
+  }
 }
 
 TEST(GenerateStreamTest, ErrorsAreTheCallsStatusAndNoMessage) {
   GenerateStream::Settings settings = Streamed();
   settings.stream = false;
-  settings.deadline_is_max_time = true;
   GenerateStream stream(settings);
   FinishedEvent event = End(FinishReason::kEos);
   event.status = absl::InternalError("boom");

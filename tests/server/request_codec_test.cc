@@ -207,16 +207,12 @@ TEST_F(RequestCodecTest, CacheRetentionRefusalsAreNamed) {
   EXPECT_TRUE(absl::IsUnimplemented(Decode().status()));
 }
 
-// max_time ends with what there is, the call's deadline with an error; the
-// earlier one decides.
-TEST_F(RequestCodecTest, EarlierOfMaxTimeAndDeadlineDecides) {
+// max_time ends with what there is, the call's deadline with an error.
+TEST_F(RequestCodecTest, MaxTimeAndDeadlineAreTwoThings) {
   context_.deadline = absl::Seconds(110);
   wire_.mutable_max_time()->set_seconds(5);
-  EXPECT_EQ(Decode()->request.deadline, absl::Seconds(105));
-  EXPECT_TRUE(Decode()->deadline_is_max_time);
-  wire_.mutable_max_time()->set_seconds(20);
   EXPECT_EQ(Decode()->request.deadline, absl::Seconds(110));
-  EXPECT_FALSE(Decode()->deadline_is_max_time);
+  EXPECT_EQ(Decode()->request.time_limit, absl::Seconds(105));
   wire_.mutable_max_time()->set_seconds(0);
   ExpectRefused(absl::StatusCode::kInvalidArgument, "max_time", "above 0",
                 "0 s");

@@ -249,7 +249,8 @@ TEST_F(ServerCallsTest, CancelledCallIsCancelledInTheEngine) {
   EXPECT_EQ(reader->Finish().error_code(), grpc::CANCELLED);
   EXPECT_TRUE(Eventually([this] { return !backend_->cancelled().empty(); }));
   EXPECT_THAT(backend_->cancelled(), testing::ElementsAre("mine"));
-  EXPECT_FALSE(sink->Push(DeltaEvent{{1}, "late"})) << "nobody reads";
+  EXPECT_FALSE(sink->Push(DeltaEvent{.token_ids = {1}, .text = "late"}))
+      << "nobody reads";
   FinishedEvent last;
   last.status = absl::CancelledError("x");
   sink->Push(last);
@@ -297,7 +298,7 @@ TEST(SlowClientTest, QueueIsBoundedAndTheCallEndsWithAReason) {
   // More than what lies in the sockets and windows on the way.
   const std::string large(1 << 20, 'x');
   int pushed = 0;
-  while (sink->Push(DeltaEvent{{1}, large})) {
+  while (sink->Push(DeltaEvent{.token_ids = {1}, .text = large})) {
     ASSERT_LT(++pushed, 1000) << "the queue has no bound";
   }
   FinishedEvent last;

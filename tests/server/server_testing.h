@@ -69,7 +69,7 @@ inline std::shared_ptr<const ServedVersion> MakeTinyVersion(
     std::shared_ptr<const Tokenizer> tokenizer, const ModelInfo& info,
     VersionId id = VersionId(0)) {
   class NoRunner final : public StepRunner {
-    absl::StatusOr<std::vector<TokenId>> Run(
+    absl::StatusOr<std::vector<StepResult>> Run(
         absl::Span<const StepRows> step) override {
       return absl::UnimplementedError("nothing is computed here");
     }

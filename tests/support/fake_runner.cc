@@ -41,28 +41,41 @@ int32_t* PlaceOf(const BlockTableView& table, const KvLayout& layout,
 
 }  // namespace
 
-absl::StatusOr<std::vector<TokenId>> FakeRunner::Run(
+absl::StatusOr<std::vector<StepResult>> FakeRunner::Run(
     absl::Span<const StepRows> step) {
   if (on_step_) on_step_();
   for (const StepRows& rows : step) Write(rows);
   if (!failure_.ok()) return std::exchange(failure_, absl::OkStatus());
   if (fails_ && fails_(step)) return absl::InternalError("as ever");
-  std::vector<TokenId> tokens(step.size(), kNoTokenWanted);
+  std::vector<StepResult> results(step.size());
   steps_.emplace_back();
   for (size_t i = 0; i < step.size(); ++i) {
     const auto count = static_cast<int64_t>(step[i].tokens.size());
     EXPECT_GT(count, 0) << "a sequence without rows";
-    steps_.back().push_back({step[i].id, step[i].first_position, count});
+    steps_.back().push_back({step[i].id, step[i].first_position, count,
+                             step[i].scored_end - step[i].scored_begin});
+    if (step[i].scores != nullptr) Score(step[i], results[i]);
     computed_rows_ += count;
     if (step[i].sampling == nullptr) continue;
-    tokens[i] = step[i].id == spoilt_ ? kLogitsNotFinite : Next(step[i]);
+    results[i].token = step[i].id == spoilt_ ? kLogitsNotFinite : Next(step[i]);
+    if (step[i].logprobs == nullptr || results[i].token < 0) continue;
+    results[i].logprobs = PositionLogprobs{TokenLogprob{results[i].token}, {}};
   }
-  return tokens;
+  return results;
 }
 
 // What a token's second plane holds: its position, in this model's hand.
 int32_t FakeRunner::Mark(int64_t position) const {
   return static_cast<int32_t>(position) + weights_ * kPositionsPerModel;
+}
+
+void FakeRunner::Score(const StepRows& rows, StepResult& result) {
+  for (int64_t i = rows.scored_begin; i < rows.scored_end; ++i) {
+    const int64_t place = rows.first_position + i + 1;
+    result.scores.push_back(
+        {TokenLogprob{rows.draw.tokens[place], -static_cast<float>(place)},
+         {}});
+  }
 }
 
 void FakeRunner::Write(const StepRows& rows) const {

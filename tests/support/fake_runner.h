@@ -12,7 +12,7 @@
 
 #include "cache/kv_layout.h"
 #include "engine/model/sampling_params.h"
-#include "engine/model_runner.h"
+#include "engine/step_runner.h"
 
 namespace kvasir {
 
@@ -39,7 +39,7 @@ class FakeRunner final : public StepRunner {
   explicit FakeRunner(const KvLayout& layout, int32_t weights = 0)
       : layout_(layout), weights_(weights) {}
 
-  absl::StatusOr<std::vector<TokenId>> Run(
+  absl::StatusOr<std::vector<StepResult>> Run(
       absl::Span<const StepRows> step) override;
 
   // The next step fails with this, after it has written into its blocks.
@@ -60,6 +60,7 @@ class FakeRunner final : public StepRunner {
     SequenceId id;
     int64_t first_position = 0;
     int64_t count = 0;
+    int64_t scored = 0;
   };
   const std::vector<std::vector<Entry>>& steps() const { return steps_; }
   int64_t computed_rows() const { return computed_rows_; }
@@ -68,6 +69,8 @@ class FakeRunner final : public StepRunner {
   int32_t Mark(int64_t position) const;
   void Write(const StepRows& rows) const;
   TokenId Next(const StepRows& rows) const;
+  // Scores name the token and the place that they are of.
+  static void Score(const StepRows& rows, StepResult& result);
 
   const KvLayout layout_;
   const int32_t weights_;
