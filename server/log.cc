@@ -46,8 +46,19 @@ bool NeedsQuotes(std::string_view value) {
   return false;
 }
 
+std::string TextKey(std::string_view key) {
+  std::string text(key);
+  for (char& c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (byte <= ' ' || byte == 0x7F || c == '=' || c == '"' || c == '\\') {
+      c = '_';
+    }
+  }
+  return text;
+}
+
 std::string JsonLine(absl::Time time, LogLevel level, std::string_view message,
-                     std::initializer_list<LogField> fields) {
+                     absl::Span<const LogField> fields) {
   nlohmann::ordered_json line;
   line["time"] = Timestamp(time);
   line["level"] = NameOf(level);
@@ -63,12 +74,12 @@ std::string JsonLine(absl::Time time, LogLevel level, std::string_view message,
 
 std::string FormatLogLine(LogFormat format, absl::Time time, LogLevel level,
                           std::string_view message,
-                          std::initializer_list<LogField> fields) {
+                          absl::Span<const LogField> fields) {
   if (format == LogFormat::kJson) return JsonLine(time, level, message, fields);
   std::string line = absl::StrCat(Timestamp(time), " ", NameOf(level), " ",
                                   absl::Utf8SafeCEscape(View(message)));
   for (const LogField& field : fields) {
-    absl::StrAppend(&line, " ", View(field.first), "=");
+    absl::StrAppend(&line, " ", TextKey(field.first), "=");
     if (NeedsQuotes(field.second)) {
       absl::StrAppend(&line, "\"", absl::Utf8SafeCEscape(field.second), "\"");
     } else {
@@ -88,9 +99,11 @@ void SetLogging(LogFormat format, LogLevel lowest) {
   lowest_level = lowest;
 }
 
+bool LogEnabled(LogLevel level) { return level >= lowest_level.load(); }
+
 void Log(LogLevel level, std::string_view message,
-         std::initializer_list<LogField> fields) {
-  if (level < lowest_level.load()) return;
+         absl::Span<const LogField> fields) {
+  if (!LogEnabled(level)) return;
   std::string line =
       FormatLogLine(current_format, absl::Now(), level, message, fields);
   line += '\n';

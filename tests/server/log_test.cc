@@ -30,6 +30,19 @@ TEST(LogTest, ForeignTextStaysOnItsLine) {
   }
 }
 
+// Keys come from clients, too: label.KEY.
+TEST(LogTest, ForeignKeysCannotForgeAValue) {
+  const std::string text =
+      FormatLogLine(LogFormat::kText, kTime, LogLevel::kInfo, "m",
+                    {{"label.a b=\"c\n", "v"}, {"", "w"}});
+  EXPECT_EQ(text, "2023-11-14T22:13:20.123Z info m label.a_b__c_=v =w");
+  const std::string line =
+      FormatLogLine(LogFormat::kJson, kTime, LogLevel::kInfo, "m",
+                    {{"label.a b=\"c\n", "v"}, {"\xff", "w"}});
+  EXPECT_EQ(line.find('\n'), std::string::npos) << line;
+  EXPECT_EQ(nlohmann::json::parse(line)["label.a b=\"c\n"], "v");
+}
+
 TEST(LogTest, JsonLineIsJson) {
   const auto line = nlohmann::json::parse(
       FormatLogLine(LogFormat::kJson, kTime, LogLevel::kWarning, "say \"hi\"",
