@@ -12,7 +12,6 @@
 #include "server/model_codec.h"
 #include "server/prefix_codec.h"
 #include "server/progress_reactor.h"
-#include "server/request_parse.h"
 #include "server/resize_call.h"
 #include "server/resize_codec.h"
 #include "server/version_choice.h"
@@ -50,7 +49,8 @@ grpc::ServerUnaryReactor* AdminService::FlushCache(
   const auto start = [&]() -> absl::Status {
     ASSIGN_OR_RETURN(GenerationBackend * backend, state_->Loaded());
     ASSIGN_OR_RETURN(const v1::FlushCacheRequest request,
-                     ParseRequest<v1::FlushCacheRequest>(*wire));
+                     state_->Parse<v1::FlushCacheRequest>(*wire));
+    call.Note(request);
     return StartFlush(request, call, *backend, *work_, *walking_);
   };
   if (const absl::Status started = start(); !started.ok()) {
@@ -61,12 +61,13 @@ grpc::ServerUnaryReactor* AdminService::FlushCache(
 
 grpc::ServerWriteReactor<grpc::ByteBuffer>* AdminService::ResizeCache(
     grpc::CallbackServerContext* context, const grpc::ByteBuffer* wire) {
-  const auto reactor =
-      ProgressReactor::Make(stats_, "kvasir.v1.CacheAdmin/ResizeCache");
+  const auto reactor = ProgressReactor::Make(
+      context, stats_, "kvasir.v1.CacheAdmin/ResizeCache");
   const auto start = [&]() -> absl::Status {
     ASSIGN_OR_RETURN(GenerationBackend * backend, state_->Loaded());
     ASSIGN_OR_RETURN(const v1::ResizeCacheRequest request,
-                     ParseRequest<v1::ResizeCacheRequest>(*wire));
+                     state_->Parse<v1::ResizeCacheRequest>(*wire));
+    reactor->Note(request);
     ASSIGN_OR_RETURN(const CacheRoom room, memory_->Room());
     ASSIGN_OR_RETURN(ResizeOrder order, DecodeResize(request, *backend, room));
     return StartResize(
@@ -91,12 +92,13 @@ grpc::ServerUnaryReactor* AdminService::ListCacheVersions(
 
 grpc::ServerWriteReactor<grpc::ByteBuffer>* AdminService::CreateCacheVersion(
     grpc::CallbackServerContext* context, const grpc::ByteBuffer* wire) {
-  const auto reactor =
-      ProgressReactor::Make(stats_, "kvasir.v1.CacheAdmin/CreateCacheVersion");
+  const auto reactor = ProgressReactor::Make(
+      context, stats_, "kvasir.v1.CacheAdmin/CreateCacheVersion");
   const auto start = [&]() -> absl::Status {
     ASSIGN_OR_RETURN(GenerationBackend * backend, state_->Accepting());
     ASSIGN_OR_RETURN(const v1::CreateCacheVersionRequest request,
-                     ParseRequest<v1::CreateCacheVersionRequest>(*wire));
+                     state_->Parse<v1::CreateCacheVersionRequest>(*wire));
+    reactor->Note(request);
     return StartCreateVersion(request, *backend, reactor);
   };
   if (const absl::Status started = start(); !started.ok()) {
@@ -108,11 +110,12 @@ grpc::ServerWriteReactor<grpc::ByteBuffer>* AdminService::CreateCacheVersion(
 grpc::ServerWriteReactor<grpc::ByteBuffer>* AdminService::WarmCache(
     grpc::CallbackServerContext* context, const grpc::ByteBuffer* wire) {
   const std::shared_ptr<ProgressReactor> reactor =
-      ProgressReactor::Make(stats_, "kvasir.v1.CacheAdmin/WarmCache");
+      ProgressReactor::Make(context, stats_, "kvasir.v1.CacheAdmin/WarmCache");
   const auto start = [&]() -> absl::Status {
     ASSIGN_OR_RETURN(GenerationBackend * backend, state_->Accepting());
     ASSIGN_OR_RETURN(v1::WarmCacheRequest request,
-                     ParseRequest<v1::WarmCacheRequest>(*wire));
+                     state_->Parse<v1::WarmCacheRequest>(*wire));
+    reactor->Note(request);
     return StartWarmCache(std::move(request), *backend, *state_, *warming_,
                           reactor);
   };

@@ -1,5 +1,6 @@
 #include "server/call_stats.h"
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -9,12 +10,16 @@
 #include "cache/base/clock.h"
 #include "kvasir/v1/cache_admin.pb.h"
 #include "kvasir/v1/inference.pb.h"
-#include "server/status_mapping.h"
+#include "server/status_reason.h"
 
 namespace kvasir {
 namespace {
 
 constexpr std::string_view kGenerate = "kvasir.v1.Inference/Generate";
+
+// Options whose limits the server itself keeps.
+constexpr const char* kLimitOptions[] = {
+    "server.max_message", "server.max_streams", "server.tenant_limits"};
 
 // From a fast unary call to a long generation.
 std::vector<double> DurationBounds() {
@@ -44,6 +49,7 @@ const std::vector<std::string>& MethodNames() {
 
 CallStats::CallStats() {
   for (const std::string& name : MethodNames()) stats_.started[name] = 0;
+  for (const char* option : kLimitOptions) stats_.limit_refusals[option] = 0;
   for (int code = 0; code <= grpc::StatusCode::UNAUTHENTICATED; ++code) {
     stats_.generate_ends[static_cast<grpc::StatusCode>(code)] = 0;
   }
@@ -69,7 +75,15 @@ void CallStats::End(std::string_view method, grpc::StatusCode code,
 
 void CallStats::CountRefusal(const absl::Status& why) {
   const std::string reason = ReasonOf(why);
+  const std::optional<LimitInfo> limit = LimitOf(why);
   absl::MutexLock lock(&mu_);
+  if (limit.has_value()) {
+    const auto it = stats_.limit_refusals.find(limit->name);
+    if (it != stats_.limit_refusals.end()) {
+      ++it->second;
+      return;
+    }
+  }
   Refusals& refusals = stats_.refusals;
   if (reason == kReasonDraining) {
     ++refusals.draining;
@@ -81,6 +95,11 @@ void CallStats::CountRefusal(const absl::Status& why) {
     // Neither is the request's fault: the model loads, or the client left.
     ++refusals.invalid;
   }
+}
+
+void CallStats::CountSlowReader() {
+  absl::MutexLock lock(&mu_);
+  ++stats_.slow_readers;
 }
 
 int64_t CallStats::open_generates() const {

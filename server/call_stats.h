@@ -42,6 +42,10 @@ class CallStats {
     // Requests to Generate by how they ended, all codes.
     std::map<grpc::StatusCode, int64_t> generate_ends;
     Refusals refusals;
+    // Calls refused for a limit of the server's, by the option that sets it;
+    // those with an option from the start.
+    std::map<std::string, int64_t> limit_refusals;
+    int64_t slow_readers = 0;  // calls ended because their client did not read
   };
 
   CallStats();
@@ -51,6 +55,7 @@ class CallStats {
            absl::Duration duration) ABSL_LOCKS_EXCLUDED(mu_);
   // `why`: the status that the request is refused with.
   void CountRefusal(const absl::Status& why) ABSL_LOCKS_EXCLUDED(mu_);
+  void CountSlowReader() ABSL_LOCKS_EXCLUDED(mu_);
   Copy Read() const ABSL_LOCKS_EXCLUDED(mu_);
 
   // Generate calls that have not ended.

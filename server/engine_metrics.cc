@@ -132,6 +132,9 @@ void AddRequests(const EngineStats& stats, MetricFamilies& out) {
             Number(stats.requests_running));
   out.Gauge("kvasir_requests_waiting", "Requests that wait for their turn.",
             Number(stats.requests_waiting));
+  out.Gauge("kvasir_requests_paused",
+            "Of the running ones, those that wait for their client to read.",
+            Number(stats.requests_paused));
   out.OpenCounter("kvasir_requests_rejected_total",
                   "Requests that were refused, by reason.");
   out.Add({{"reason", "queue_full"}}, Number(stats.rejected_inbox_full));
@@ -210,6 +213,10 @@ void AddSteps(const EngineStats& stats, absl::Duration now, absl::Time wall,
       "kvasir_last_step_timestamp_seconds",
       "When the engine last finished a step; 0 if it never did.",
       stats.steps > 0 ? absl::ToDoubleSeconds(last - absl::UnixEpoch()) : 0);
+  out.Gauge("kvasir_engine_seconds_since_last_step",
+            "How long ago that was; 0 if it never did. Grows while the engine "
+            "is idle, too: see kvasir_serving for whether it is stuck.",
+            stats.steps > 0 ? absl::ToDoubleSeconds(now - stats.last_step) : 0);
 }
 
 void AddTierBytes(const EngineStats& stats, MetricFamilies& out) {

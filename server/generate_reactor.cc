@@ -4,18 +4,45 @@
 #include <memory>
 #include <string>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 
+#include "cache/base/clock.h"
 #include "server/request_parse.h"
 #include "server/status_mapping.h"
 
 namespace kvasir {
+namespace {
+
+absl::Duration Now() { return Clock::Steady().Now(); }
+
+int64_t TokensIn(const TokenEvent& event) {
+  const auto* delta = std::get_if<DeltaEvent>(&event);
+  return delta == nullptr ? 0 : static_cast<int64_t>(delta->token_ids.size());
+}
+
+absl::Status SlowReader(const WriteQueue& queue,
+                        const WriteQueue::Limits& limits) {
+  const absl::Status status = WithReason(
+      absl::ResourceExhaustedError(absl::StrCat(
+          "the client reads too slowly: wanted room among ", limits.messages,
+          " messages (server.stream_queue) within ",
+          absl::FormatDuration(limits.timeout),
+          " (server.slow_reader_timeout), found ", queue.size(), " waiting")),
+      kReasonSlowClient);
+  return WithLimit(status, {.name = "server.stream_queue",
+                            .subject = "server",
+                            .metric = "messages",
+                            .value = limits.messages});
+}
+
+}  // namespace
 
 std::shared_ptr<GenerateReactor> GenerateReactor::Make(
     grpc::CallbackServerContext* context, CallStats* stats, IdOwners* ids,
-    Limits limits) {
+    const WriteQueue::Limits& limits) {
   std::shared_ptr<GenerateReactor> reactor(
       new GenerateReactor(context, stats, ids, limits));
   reactor->self_ = reactor;
@@ -23,24 +50,41 @@ std::shared_ptr<GenerateReactor> GenerateReactor::Make(
 }
 
 GenerateReactor::GenerateReactor(grpc::CallbackServerContext* context,
-                                 CallStats* stats, IdOwners* ids, Limits limits)
+                                 CallStats* stats, IdOwners* ids,
+                                 const WriteQueue::Limits& limits)
     : context_(context),
+      stats_(stats),
       ids_(ids),
       limits_(limits),
-      meter_(stats, "kvasir.v1.Inference/Generate") {}
+      meter_(stats, "kvasir.v1.Inference/Generate"),
+      record_(Now()),
+      queue_(limits) {}
+
+void GenerateReactor::Hold(GenerateTicket ticket) {
+  slot_ = std::move(ticket.slot);
+  pass_ = std::move(ticket.pass);
+  absl::MutexLock lock(&mu_);
+  record_ = std::move(ticket.record);
+}
 
 void GenerateReactor::Submit(GenerationBackend* backend, GenerateCall call) {
   const std::string id = call.request.id;
+  const auto prompt_tokens = static_cast<int64_t>(call.request.prompt.size());
   {
     absl::MutexLock lock(&mu_);
     request_id_ = id;
     if (end_.has_value()) return;  // cancelled meanwhile
     stream_.emplace(GenerateStream::SettingsOf(call));
+    record_.NoteSubmitted(prompt_tokens, Now());
+    waker_ = backend;
   }
   const absl::Status submitted = ids_->Take(id, this, [&] {
     return backend->Submit(std::move(call.request), shared_from_this());
   });
-  if (!submitted.ok()) return Refuse(submitted, id);
+  if (!submitted.ok()) {
+    pass_.Charge(-prompt_tokens);
+    return Refuse(submitted, id);
+  }
   bool cancelled = false;
   {
     absl::MutexLock lock(&mu_);
@@ -70,40 +114,40 @@ void GenerateReactor::Refuse(const absl::Status& status,
     absl::MutexLock lock(&mu_);
     request_id_ = request_id;
     if (!end_.has_value()) end_ = status;
-    action = Next();
+    action = Next(Now());
   }
   Perform(std::move(action));
 }
 
 bool GenerateReactor::Push(TokenEvent event) {
+  pass_.Charge(TokensIn(event));
+  const absl::Duration now = Now();
   Action action;
   bool wanted = true;
   std::string ended_id;
   {
     absl::MutexLock lock(&mu_);
-    std::vector<v1::GenerateResponse> messages =
+    record_.Note(event, now);
+    const std::vector<v1::GenerateResponse> messages =
         stream_->Take(std::move(event));
     const bool last = stream_->end().has_value();
     if (last) {
       backend_ = nullptr;
+      waker_ = nullptr;
       ended_id = request_id_;
     }
     // A call that was given up keeps the status it was given up with.
     if (!end_.has_value()) {
-      for (v1::GenerateResponse& message : messages) {
-        queue_.push_back(std::move(message));
+      for (const v1::GenerateResponse& message : messages) {
+        record_.Note(message);
+        queue_.Push(ToBytes(message), now);
       }
       if (last) {
         end_ = stream_->end();
-        if (!end_->ok()) queue_.clear();
-      } else if (static_cast<int64_t>(queue_.size()) > limits_.stream_queue) {
-        GiveUp(WithReason(absl::ResourceExhaustedError(absl::StrCat(
-                              "the client reads too slowly: ", queue_.size(),
-                              " messages wait, at most ", limits_.stream_queue,
-                              " (server.stream_queue)")),
-                          kReasonSlowClient));
+        if (!end_->ok()) queue_.Clear(now);
+        queue_.NoteLast(now);
       }
-      action = Next();
+      action = Next(now);
     }
     wanted = last || (!cancelled_ && !end_.has_value());
   }
@@ -112,37 +156,69 @@ bool GenerateReactor::Push(TokenEvent event) {
   return wanted;
 }
 
+void GenerateReactor::Watch(absl::Duration delay) {
+  watch_ = std::make_unique<grpc::Alarm>();
+  // Not a shared_ptr: the alarm keeps its function as long as it lives itself.
+  watch_->Set(
+      std::chrono::system_clock::now() + absl::ToChronoNanoseconds(delay),
+      [weak = weak_from_this()](bool expired) {
+        if (!expired) return;
+        if (const auto self = weak.lock()) self->OnWatch();
+      });
+}
+
+void GenerateReactor::OnWatch() {
+  GenerationBackend* backend = nullptr;
+  std::string id;
+  Action action;
+  {
+    absl::MutexLock lock(&mu_);
+    if (finished_) return;
+    if (given_up_) {
+      // The context is there as long as Finish() was not called.
+      context_->TryCancel();
+      return;
+    }
+    watch_.reset();
+    const absl::Duration now = Now();
+    const bool overdue = queue_.TimeLeft(now) == absl::ZeroDuration() &&
+                         (writing_ || !queue_.empty());
+    if (overdue && !cancelled_) {
+      GiveUp();
+      backend = backend_;
+      id = request_id_;
+    }
+    action = Next(now);
+  }
+  if (backend != nullptr) Cancel(backend, id, "the client reads too slowly");
+  Perform(std::move(action));
+}
+
 // The queue is dropped, so that a client that does not read costs no memory.
 // The status can be sent once the write in flight is done, which needs the
 // client to read; if it never does, the call is reset.
-void GenerateReactor::GiveUp(absl::Status status) {
-  queue_.clear();
-  end_ = std::move(status);
-  if (!writing_) return;
-  // Not a shared_ptr: the alarm keeps its function as long as it lives itself.
-  stalled_.Set(std::chrono::system_clock::now() +
-                   absl::ToChronoNanoseconds(kStalledClientGrace),
-               [weak = weak_from_this()](bool expired) {
-                 const std::shared_ptr<GenerateReactor> self = weak.lock();
-                 if (!expired || self == nullptr) return;
-                 // The context is there as long as Finish() was not called.
-                 absl::MutexLock lock(&self->mu_);
-                 if (!self->finished_) self->context_->TryCancel();
-               });
+void GenerateReactor::GiveUp() {
+  end_ = SlowReader(queue_, limits_);
+  given_up_ = true;
+  queue_.Clear(Now());
+  stats_->CountSlowReader();
+  if (writing_) Watch(kStalledClientGrace);
 }
 
 void GenerateReactor::OnWriteDone(bool ok) {
   Action action;
   {
     absl::MutexLock lock(&mu_);
+    const absl::Duration now = Now();
     writing_ = false;
+    queue_.NoteProgress(now);
     if (!ok) {
-      queue_.clear();
+      queue_.Clear(now);
       cancelled_ = true;
       // The engine says so too, once it has noticed; nobody hears it.
       if (!end_.has_value()) end_ = absl::CancelledError("the client left");
     }
-    action = Next();
+    action = Next(now);
   }
   Perform(std::move(action));
 }
@@ -156,15 +232,16 @@ void GenerateReactor::OnCancel() {
   Action action;
   {
     absl::MutexLock lock(&mu_);
+    const absl::Duration now = Now();
     cancelled_ = true;
-    queue_.clear();
+    queue_.Clear(now);
     if (!late) backend = backend_;
     id = request_id_;
     if (!end_.has_value()) {
       end_ = late ? absl::DeadlineExceededError("the call's deadline passed")
                   : absl::CancelledError("the client cancelled the call");
     }
-    action = Next();
+    action = Next(now);
   }
   if (backend != nullptr) {
     Cancel(backend, id, "the call was cancelled");
@@ -173,21 +250,34 @@ void GenerateReactor::OnCancel() {
 }
 
 void GenerateReactor::OnDone() {
-  stalled_.Cancel();
+  slot_.Leave();
+  pass_.Leave();
+  {
+    absl::MutexLock lock(&mu_);
+    watch_.reset();
+    record_.request_id = request_id_;
+    LogRequest(record_, *end_, Now());
+  }
   self_.reset();
 }
 
-GenerateReactor::Action GenerateReactor::Next() {
+GenerateReactor::Action GenerateReactor::Next(absl::Duration now) {
   Action action;
-  if (writing_ || finished_) return action;
-  if (!queue_.empty()) {
-    action.write = std::move(queue_.front());
-    queue_.pop_front();
-    writing_ = true;
-  } else if (end_.has_value()) {
-    finished_ = true;
-    AddTrailers(*end_);
-    action.finish = ToGrpcStatus(*end_, request_id_);
+  if (!writing_ && !finished_) {
+    if (!queue_.empty()) {
+      action.write = queue_.Pop(now);
+      writing_ = true;
+    } else if (end_.has_value()) {
+      finished_ = true;
+      AddTrailers(*end_);
+      action.finish = ToGrpcStatus(*end_, request_id_);
+    }
+  }
+  const bool was_full = full_.exchange(queue_.full());
+  if (was_full && !queue_.full()) action.wake = waker_;
+  const absl::Duration left = queue_.TimeLeft(now);
+  if (!finished_ && watch_ == nullptr && left != absl::InfiniteDuration()) {
+    Watch(left);
   }
   return action;
 }
@@ -209,8 +299,9 @@ void GenerateReactor::AddTrailers(const absl::Status& status) {
 }
 
 void GenerateReactor::Perform(Action action) {
+  if (action.wake != nullptr) action.wake->Wake();
   if (action.write.has_value()) {
-    current_ = ToBytes(*action.write);
+    current_ = *std::move(action.write);
     StartWrite(&current_);
   } else if (action.finish.has_value()) {
     meter_.End(action.finish->error_code());

@@ -1,8 +1,7 @@
 #ifndef KVASIR_SERVER_GENERATE_REACTOR_H_
 #define KVASIR_SERVER_GENERATE_REACTOR_H_
 
-#include <cstdint>
-#include <deque>
+#include <atomic>
 #include <memory>
 #include <optional>
 #include <string>
@@ -22,6 +21,10 @@
 #include "server/generate_stream.h"
 #include "server/generation_backend.h"
 #include "server/id_owners.h"
+#include "server/request_log.h"
+#include "server/stream_gate.h"
+#include "server/tenant_gate.h"
+#include "server/write_queue.h"
 
 namespace kvasir {
 
@@ -29,8 +32,22 @@ namespace kvasir {
 // the call was given up; then the call is reset without a word.
 inline constexpr absl::Duration kStalledClientGrace = absl::Seconds(10);
 
+// What a Generate call holds of the server's limits, and what the log will say
+// of it.
+struct GenerateTicket {
+  explicit GenerateTicket(absl::Duration now) : record(now) {}
+
+  StreamGate::Slot slot;
+  TenantGate::Pass pass;
+  RequestRecord record;
+};
+
 // One Generate call on the wire. The engine thread pushes events in, gRPC's
 // threads carry them out with at most one write in flight.
+//
+// A client that reads more slowly than the engine computes has the engine pause
+// its request (Full()); one that keeps it waiting for too long loses the call
+// with RESOURCE_EXHAUSTED; see WriteQueue.
 //
 // Alive until both sides let go: the engine drops its shared_ptr after the last
 // event, gRPC's share (`self_`) goes in OnDone().
@@ -39,16 +56,17 @@ class GenerateReactor final
       public TokenSink,
       public std::enable_shared_from_this<GenerateReactor> {
  public:
-  struct Limits {
-    // Messages that may wait for the client; one more ends the call with
-    // RESOURCE_EXHAUSTED.
-    int32_t stream_queue = 0;
-  };
-
   // `context`, `stats` and `ids` outlive the call.
   static std::shared_ptr<GenerateReactor> Make(
       grpc::CallbackServerContext* context, CallStats* stats, IdOwners* ids,
-      Limits limits);
+      const WriteQueue::Limits& limits);
+
+  // Keeps what the call holds until it is done. Once, before Submit() and
+  // Refuse(); before another thread has this.
+  void Hold(GenerateTicket ticket) ABSL_LOCKS_EXCLUDED(mu_);
+
+  // Counts the prompt against the tenant's tokens; errors as of TenantGate.
+  absl::Status TakePrompt(int64_t tokens) { return pass_.TakePrompt(tokens); }
 
   // Hands the call to the engine. Its refusal ends the call. At most once, and
   // not after Refuse(). `backend` outlives the call.
@@ -62,56 +80,71 @@ class GenerateReactor final
   void Refuse(const absl::Status& status, const std::string& request_id)
       ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Any thread, never blocks. False: the client left or reads too slowly, and
+  // Any thread, never blocks. False: the client left or read too slowly, and
   // the engine should cancel the request.
   bool Push(TokenEvent event) override ABSL_LOCKS_EXCLUDED(mu_);
+  bool Full() const override { return full_; }
 
   void OnWriteDone(bool ok) override ABSL_LOCKS_EXCLUDED(mu_);
   void OnCancel() override ABSL_LOCKS_EXCLUDED(mu_);
-  void OnDone() override;
+  void OnDone() override ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
-  // What is to be done outside the lock; at most one of the two.
+  // What is to be done outside the lock; at most one of the first two.
   struct Action {
-    std::optional<v1::GenerateResponse> write;
+    std::optional<grpc::ByteBuffer> write;
     std::optional<grpc::Status> finish;
+    GenerationBackend* wake = nullptr;
   };
 
   GenerateReactor(grpc::CallbackServerContext* context, CallStats* stats,
-                  IdOwners* ids, Limits limits);
+                  IdOwners* ids, const WriteQueue::Limits& limits);
 
   // Asks the engine to end this call's request, unless the id is another's.
   void Cancel(GenerationBackend* backend, const std::string& id,
               std::string_view reason) ABSL_LOCKS_EXCLUDED(mu_);
 
-  void GiveUp(absl::Status status) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  Action Next() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Looks after the client again in `delay`.
+  void Watch(absl::Duration delay) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void OnWatch() ABSL_LOCKS_EXCLUDED(mu_);
+  void GiveUp() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  Action Next(absl::Duration now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Perform(Action action) ABSL_LOCKS_EXCLUDED(mu_);
   void AddTrailers(const absl::Status& status)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   // Fixed after construction.
   grpc::CallbackServerContext* const context_;
+  CallStats* const stats_;
   IdOwners* const ids_;
-  const Limits limits_;
+  const WriteQueue::Limits limits_;
 
   // gRPC's share; reset in OnDone(), the last reaction.
   std::shared_ptr<GenerateReactor> self_;
   CallMeter meter_;
+  StreamGate::Slot slot_;
+  TenantGate::Pass pass_;  // locks itself
 
+  std::atomic<bool> full_{false};  // what the queue is, for the engine to read
   mutable absl::Mutex mu_;
+  RequestRecord record_ ABSL_GUARDED_BY(mu_);
   std::optional<GenerateStream> stream_ ABSL_GUARDED_BY(mu_);
   std::string request_id_ ABSL_GUARDED_BY(mu_);
+  // While the engine has the request: to cancel it, and to tell of room.
   GenerationBackend* backend_ ABSL_GUARDED_BY(mu_) = nullptr;
-  std::deque<v1::GenerateResponse> queue_ ABSL_GUARDED_BY(mu_);
+  GenerationBackend* waker_ ABSL_GUARDED_BY(mu_) = nullptr;
+  WriteQueue queue_ ABSL_GUARDED_BY(mu_);
   bool writing_ ABSL_GUARDED_BY(mu_) = false;
+  bool given_up_ ABSL_GUARDED_BY(mu_) = false;   // on a slow reader
   bool cancelled_ ABSL_GUARDED_BY(mu_) = false;  // by the client's side
   bool finished_ ABSL_GUARDED_BY(mu_) = false;   // Finish() was called
   // How the call ends once what is queued has been written.
   std::optional<absl::Status> end_ ABSL_GUARDED_BY(mu_);
+  // Set while the client keeps something waiting; another one each time, since
+  // an alarm must not be set anew from its own function.
+  std::unique_ptr<grpc::Alarm> watch_ ABSL_GUARDED_BY(mu_);
   // The message in flight; whoever starts the write owns it.
   grpc::ByteBuffer current_;
-  grpc::Alarm stalled_;  // set when the call is given up with a write open
 };
 
 }  // namespace kvasir

@@ -1,5 +1,8 @@
 #include "server/generate_service.h"
 
+#include <malloc.h>
+
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <memory>
@@ -15,10 +18,12 @@
 
 #include "cache/base/clock.h"
 #include "cache/base/status_macros.h"
+#include "server/call_metadata.h"
 #include "server/model_codec.h"
 #include "server/request_codec.h"
-#include "server/request_parse.h"
+#include "server/request_log.h"
 #include "server/tokenize_codec.h"
+#include "server/trace_context.h"
 #include "server/unary_call.h"
 #include "server/version_choice.h"
 
@@ -29,19 +34,6 @@ namespace {
 // would keep a thread from every stream that needs it.
 constexpr size_t kInlineTextBytes = 16 << 10;
 constexpr int kInlineTokenIds = 4 << 10;
-
-// Names under which clients and proxies send a request's id.
-constexpr const char* kIdKeys[] = {"x-request-id", "x-correlation-id"};
-
-std::string_view IdInMetadata(const grpc::CallbackServerContext& context) {
-  for (const char* key : kIdKeys) {
-    const auto it = context.client_metadata().find(key);
-    if (it != context.client_metadata().end()) {
-      return {it->second.data(), it->second.size()};
-    }
-  }
-  return {};
-}
 
 uint64_t RandomBits() {
   thread_local absl::BitGen generator;
@@ -81,7 +73,7 @@ grpc::ServerUnaryReactor* AnswerWithTokenizer(UnaryCall call,
                                               WorkPool& work, Answer answer) {
   const auto start = [&]() -> absl::Status {
     ASSIGN_OR_RETURN(GenerationBackend * backend, state.Loaded());
-    ASSIGN_OR_RETURN(Request parsed, ParseRequest<Request>(wire));
+    ASSIGN_OR_RETURN(Request parsed, state.Parse<Request>(wire));
     ASSIGN_OR_RETURN(std::shared_ptr<const ServedVersion> version,
                      ChooseVersion(*backend, parsed.model(), ""));
     const ServedModel model = ModelOf(*version);
@@ -116,16 +108,32 @@ struct PendingCall {
 // Tokenises the prompt, and hands the call to the engine.
 void TokeniseAndSubmit(PendingCall& pending) {
   if (pending.reactor->ended()) return;  // while it waited
-  absl::StatusOr<TruncatedPrompt> prompt = DecodePrompt(
-      pending.request, pending.call, ModelOf(*pending.call.request.version));
-  if (!prompt.ok()) {
-    pending.stats->CountRefusal(prompt.status());
-    pending.reactor->Refuse(prompt.status(), pending.call.request.id);
+  const absl::Status done = [&]() -> absl::Status {
+    ASSIGN_OR_RETURN(TruncatedPrompt prompt,
+                     DecodePrompt(pending.request, pending.call,
+                                  ModelOf(*pending.call.request.version)));
+    pending.call.request.prompt = std::move(prompt.ids);
+    pending.call.truncated_tokens = prompt.dropped_tokens;
+    return pending.reactor->TakePrompt(
+        static_cast<int64_t>(pending.call.request.prompt.size()));
+  }();
+  if (!done.ok()) {
+    pending.stats->CountRefusal(done);
+    pending.reactor->Refuse(done, pending.call.request.id);
     return;
   }
-  pending.call.request.prompt = std::move(prompt->ids);
-  pending.call.truncated_tokens = prompt->dropped_tokens;
   pending.reactor->Submit(pending.backend, std::move(pending.call));
+}
+
+// What the log will say of the call, as far as its request tells.
+void Describe(const grpc::CallbackServerContext& context,
+              const v1::GenerateRequest& request, RequestRecord& record) {
+  record.tenant = LoggedTenant(context, request);
+  record.model = request.model();
+  for (const auto& [key, value] : request.labels()) {
+    record.labels.emplace_back(key, value);
+  }
+  std::sort(record.labels.begin(), record.labels.end());
 }
 
 absl::StatusOr<v1::CancelGenerationResponse> AnswerCancel(
@@ -159,38 +167,59 @@ absl::StatusOr<v1::CancelGenerationResponse> AnswerCancel(
 grpc::ServerWriteReactor<grpc::ByteBuffer>* GenerateService::Generate(
     grpc::CallbackServerContext* context, const grpc::ByteBuffer* wire) {
   const std::shared_ptr<GenerateReactor> reactor =
-      GenerateReactor::Make(context, stats_, &ids_, limits_);
+      GenerateReactor::Make(context, stats_, &ids_, settings_.queue);
   CallContext call;
-  const auto start = [&]() -> absl::Status {
+  call.now = Clock::Steady().Now();
+  call.request_id = EchoedRequestId(*context);
+  GenerateTicket ticket(call.now);
+  const auto read = [&]() -> absl::StatusOr<std::shared_ptr<PendingCall>> {
     auto pending = std::make_shared<PendingCall>();
     pending->reactor = reactor;
     pending->stats = stats_;
+    ticket.record.trace_id = TraceIdIn(MetadataValue(*context, "traceparent"));
+    ticket.record.peer = context->peer();
     ASSIGN_OR_RETURN(pending->backend, state_->Accepting());
-    RETURN_IF_ERROR(ParseInto(*wire, pending->request));
+    ASSIGN_OR_RETURN(ticket.slot, streams_.Enter());
+    const absl::Status parsed = state_->ParseInto(*wire, pending->request);
     // gRPC keeps a stream's request to its end. It is ours, made for this call
     // and not const, and nobody reads it again.
     const_cast<grpc::ByteBuffer*>(wire)->Clear();
+    // What was far too much should not stay with the allocator.
+    if (absl::IsResourceExhausted(parsed)) malloc_trim(0);
+    RETURN_IF_ERROR(parsed);
+    const v1::GenerateRequest& request = pending->request;
     ASSIGN_OR_RETURN(call.request_id,
-                     ChooseRequestId(pending->request.request_id(),
-                                     IdInMetadata(*context), MakeRequestId()));
+                     ChooseRequestId(request.request_id(),
+                                     RequestIdIn(*context), MakeRequestId()));
     call.random_seed = RandomBits();
-    call.now = Clock::Steady().Now();
     call.deadline = SteadyDeadline(*context, call.now);
     ASSIGN_OR_RETURN(std::shared_ptr<const ServedVersion> version,
-                     ChooseVersion(*pending->backend, pending->request.model(),
-                                   pending->request.cache().version()));
+                     ChooseVersion(*pending->backend, request.model(),
+                                   request.cache().version()));
     ASSIGN_OR_RETURN(pending->call,
-                     DecodeSettings(pending->request, call, ModelOf(*version)));
-    pending->call.request.version = std::move(version);
-    if (TextBytes(pending->request) > kInlineTextBytes) {
-      return work_->Post([pending] { TokeniseAndSubmit(*pending); });
+                     DecodeSettings(request, call, ModelOf(*version)));
+    Describe(*context, request, ticket.record);
+    ticket.record.model = version->model();
+    ticket.record.version = version->label();
+    if (SamplesPrompt(call.request_id, settings_.logged_prompt_ratio)) {
+      ticket.record.prompt = LoggedPrompt(request);
     }
-    TokeniseAndSubmit(*pending);
-    return absl::OkStatus();
+    ASSIGN_OR_RETURN(ticket.pass, tenants_->Enter(TenantOf(*context, request)));
+    pending->call.request.version = std::move(version);
+    return pending;
   };
-  if (const absl::Status status = start(); !status.ok()) {
-    stats_->CountRefusal(status);
-    reactor->Refuse(status, call.request_id);
+  absl::StatusOr<std::shared_ptr<PendingCall>> pending = read();
+  reactor->Hold(std::move(ticket));
+  absl::Status started = pending.status();
+  if (started.ok() && TextBytes((*pending)->request) > kInlineTextBytes) {
+    started =
+        work_->Post([pending = *pending] { TokeniseAndSubmit(*pending); });
+  } else if (started.ok()) {
+    TokeniseAndSubmit(**pending);
+  }
+  if (!started.ok()) {
+    stats_->CountRefusal(started);
+    reactor->Refuse(started, call.request_id);
   }
   return reactor.get();
 }
@@ -263,7 +292,7 @@ grpc::ServerUnaryReactor* GenerateService::GetServerStatus(
     grpc::ByteBuffer* answer) {
   UnaryCall call(context, answer, stats_,
                  "kvasir.v1.Inference/GetServerStatus");
-  const auto request = ParseRequest<v1::GetServerStatusRequest>(*wire);
+  const auto request = state_->Parse<v1::GetServerStatusRequest>(*wire);
   if (!request.ok()) return call.Finish(request.status());
   return call.Finish(AnswerServerStatus(*request, *state_));
 }

@@ -1,6 +1,8 @@
 #ifndef KVASIR_SERVER_GENERATE_SERVICE_H_
 #define KVASIR_SERVER_GENERATE_SERVICE_H_
 
+#include <cstdint>
+
 #include "grpcpp/server_context.h"
 #include "grpcpp/support/byte_buffer.h"
 #include "grpcpp/support/server_callback.h"
@@ -10,7 +12,10 @@
 #include "server/generate_reactor.h"
 #include "server/id_owners.h"
 #include "server/server_state.h"
+#include "server/stream_gate.h"
+#include "server/tenant_gate.h"
 #include "server/work_pool.h"
+#include "server/write_queue.h"
 
 namespace kvasir {
 
@@ -29,14 +34,27 @@ using RawInferenceService =
     v1::Inference::Service>>>>>>>>;
 // clang-format on
 
+// What the operator allows of Generate calls, and wants to know of them.
+struct GenerateSettings {
+  WriteQueue::Limits queue;
+  int64_t max_streams = 0;         // calls at a time
+  double logged_prompt_ratio = 0;  // of all prompts
+};
+
 // kvasir.v1.Inference on gRPC's threads: checks, tokenises, submits. Never
-// waits for the engine. Long texts are tokenised on `work`. All three pointers
-// outlive the service.
+// waits for the engine. Long texts are tokenised on `work`. All pointers
+// outlive the service, and the service every sink that it has given to the
+// engine.
 class GenerateService final : public RawInferenceService {
  public:
   GenerateService(ServerState* state, CallStats* stats, WorkPool* work,
-                  GenerateReactor::Limits limits)
-      : state_(state), stats_(stats), work_(work), limits_(limits) {}
+                  TenantGate* tenants, const GenerateSettings& settings)
+      : state_(state),
+        stats_(stats),
+        work_(work),
+        tenants_(tenants),
+        settings_(settings),
+        streams_(settings.max_streams) {}
 
   grpc::ServerWriteReactor<grpc::ByteBuffer>* Generate(
       grpc::CallbackServerContext* context,
@@ -67,7 +85,9 @@ class GenerateService final : public RawInferenceService {
   ServerState* const state_;
   CallStats* const stats_;
   WorkPool* const work_;
-  const GenerateReactor::Limits limits_;
+  TenantGate* const tenants_;
+  const GenerateSettings settings_;
+  StreamGate streams_;
   IdOwners ids_;  // of the calls that the engine has
 };
 

@@ -1,6 +1,8 @@
 #include "server/kvasir_server.h"
 
+#include <algorithm>
 #include <chrono>
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <utility>
@@ -10,6 +12,7 @@
 #include "grpcpp/ext/proto_server_reflection_plugin.h"
 #include "grpcpp/grpcpp.h"
 #include "grpcpp/health_check_service_interface.h"
+#include "grpcpp/resource_quota.h"
 
 #include "cache/base/clock.h"
 #include "cache/base/status_macros.h"
@@ -21,6 +24,7 @@
 #include "server/memory_watch.h"
 #include "server/metrics_exporter.h"
 #include "server/metrics_http.h"
+#include "server/tenant_gate.h"
 #include "server/work_pool.h"
 
 namespace kvasir {
@@ -47,8 +51,20 @@ constexpr size_t kMaxTokenizeTasks = 64;
 constexpr size_t kMaxWaitingWarmCalls = 16;
 constexpr size_t kMaxWaitingWarmBytes = size_t{256} << 20;
 
+// gRPC reads a message to its end before anybody hears of its length, so its
+// own limit would save no memory, and its words do not name ours: ServerState
+// refuses what is too large. What gRPC itself may hold for all clients together
+// is bounded here, far above what is asked for in earnest, because it ends
+// streams of any client when it has reached that.
+constexpr int64_t kMinReceiveBytes = int64_t{1} << 30;
+constexpr int64_t kReceiveFactor = 8;
+
 void Configure(const ServerConfig& config, grpc::ServerBuilder& builder) {
-  builder.SetMaxReceiveMessageSize(static_cast<int>(config.max_message_bytes));
+  builder.SetMaxReceiveMessageSize(-1);
+  grpc::ResourceQuota quota("kvasir");
+  quota.Resize(static_cast<size_t>(
+      std::max(kMinReceiveBytes, kReceiveFactor * config.max_message_bytes)));
+  builder.SetResourceQuota(quota);
   // A compressed message is unpacked before its size is looked at, so that a
   // small one could take any amount of memory.
   for (const grpc_compression_algorithm packed :
@@ -70,16 +86,26 @@ void Configure(const ServerConfig& config, grpc::ServerBuilder& builder) {
 // destroyed after it.
 struct KvasirServer::Impl {
   explicit Impl(const ServerConfig& config)
-      : memory(config.sizing),
+      : state(config.max_message_bytes),
+        memory(config.sizing),
         exporter(&state, &calls, &memory),
-        inference(&state, &calls, &tokenizing,
-                  GenerateReactor::Limits{config.stream_queue_limit}),
+        tenants(config.tenant_limits, &Clock::Steady()),
+        inference(&state, &calls, &tokenizing, &tenants,
+                  GenerateSettings{
+                      .queue = {.messages = config.stream_queue_limit,
+                                .timeout = config.slow_reader_timeout},
+                      .max_streams = config.max_streams,
+                      .logged_prompt_ratio = config.logged_prompt_ratio}),
         admin(&state, &calls, &administering, &walking, &warming, &memory) {}
 
   ServerState state;
   CallStats calls;
   MemoryWatch memory;
   MetricsExporter exporter;
+  TenantGate tenants;
+  // The engine's last words go to sinks that the services have made.
+  GenerateService inference;
+  AdminService admin;
   std::unique_ptr<GenerationBackend> backend;
   WorkPool walking{{.task_name = "walks through the cache"}};
   WorkPool administering{{.task_name = "administrative calls"}};
@@ -89,8 +115,6 @@ struct KvasirServer::Impl {
   WorkPool tokenizing{{.threads = kTokenizeThreads,
                        .max_tasks = kMaxTokenizeTasks,
                        .task_name = "texts to be tokenised"}};
-  GenerateService inference;
-  AdminService admin;
   HostPort grpc_address;
   std::unique_ptr<grpc::Server> grpc_server;
   std::unique_ptr<Health> health;

@@ -2,6 +2,7 @@
 #include <utility>
 
 #include "absl/status/status.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
 
@@ -37,11 +38,26 @@ absl::Status SetLogLevel(ConfigTarget target, const std::string& text) {
       "wanted debug, info, warning or error, found ", QuoteText(text)));
 }
 
+absl::Status SetLogPrompts(ConfigTarget target, const std::string& text) {
+  double ratio = -1;
+  if (absl::SimpleAtod(text, &ratio) && ratio >= 0 && ratio <= 1) {
+    target.config.logged_prompt_ratio = ratio;
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("wanted a share of 0 to 1, found ", QuoteText(text)));
+}
+
 const ConfigOption kOptions[] = {
     {"log.format", "--log-format", "FORMAT", "text", "text or json",
      SetLogFormat},
     {"log.level", "--log-level", "LEVEL", "info",
      "debug, info, warning or error", SetLogLevel},
+    {"log.prompts", "--log-prompts", "RATIO", "0",
+     "The share of requests, 0 to 1, whose prompts' beginnings are logged: "
+     "they "
+     "are private, so none unless asked for",
+     SetLogPrompts},
 };
 
 }  // namespace

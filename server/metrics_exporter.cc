@@ -8,6 +8,7 @@
 #include "prometheus/text_serializer.h"
 
 #include "cache/base/clock.h"
+#include "server/admin_log.h"
 #include "server/engine_metrics.h"
 #include "server/process_metrics.h"
 #include "server/text.h"
@@ -68,18 +69,18 @@ void AddCallMetrics(const CallStats::Copy& calls, const std::string& model_name,
                    static_cast<double>(count));
     }
   }
+  families.OpenCounter("kvasir_limit_refusals_total",
+                       "Calls refused for a limit of the server, by the option "
+                       "that sets it.");
+  for (const auto& [option, count] : calls.limit_refusals) {
+    families.Add({{"limit", option}}, static_cast<double>(count));
+  }
+  families.Counter("kvasir_slow_readers_ended_total",
+                   "Calls ended because their client did not read.",
+                   static_cast<double>(calls.slow_readers));
   families.OpenCounter("kvasir_cache_admin_operations_total",
                        "Changes that operators asked of the cache.");
-  for (const auto& [op, method] :
-       {std::pair{"flush", "kvasir.v1.CacheAdmin/FlushCache"},
-        std::pair{"resize", "kvasir.v1.CacheAdmin/ResizeCache"},
-        std::pair{"create_version", "kvasir.v1.CacheAdmin/CreateCacheVersion"},
-        std::pair{"activate_version",
-                  "kvasir.v1.CacheAdmin/ActivateCacheVersion"},
-        std::pair{"rollback_version",
-                  "kvasir.v1.CacheAdmin/RollbackCacheVersion"},
-        std::pair{"delete_version", "kvasir.v1.CacheAdmin/DeleteCacheVersion"},
-        std::pair{"warm", "kvasir.v1.CacheAdmin/WarmCache"}}) {
+  for (const auto& [op, method] : AdminOperations()) {
     double done = 0;
     double failed = 0;
     for (const auto& [key, histogram] : calls.durations) {

@@ -2,21 +2,27 @@
 
 #include <utility>
 
+#include "absl/strings/str_cat.h"
+
 #include "cache/base/clock.h"
+#include "server/call_metadata.h"
 #include "server/request_parse.h"
 #include "server/status_mapping.h"
 
 namespace kvasir {
 
 std::shared_ptr<ProgressReactor> ProgressReactor::Make(
-    CallStats* stats, std::string_view method) {
-  std::shared_ptr<ProgressReactor> reactor(new ProgressReactor(stats, method));
+    grpc::CallbackServerContext* context, CallStats* stats,
+    std::string_view method) {
+  std::shared_ptr<ProgressReactor> reactor(
+      new ProgressReactor(context, stats, method));
   reactor->self_ = reactor;
   return reactor;
 }
 
-ProgressReactor::ProgressReactor(CallStats* stats, std::string_view method)
-    : meter_(stats, method) {}
+ProgressReactor::ProgressReactor(grpc::CallbackServerContext* context,
+                                 CallStats* stats, std::string_view method)
+    : context_(context), meter_(stats, method) {}
 
 bool ProgressReactor::Report(absl::FunctionRef<grpc::ByteBuffer()> encode) {
   {
@@ -70,7 +76,17 @@ void ProgressReactor::OnCancel() {
   Go();
 }
 
-void ProgressReactor::OnDone() { self_.reset(); }
+// The operation may have ended on the engine's thread, which does not write
+// logs.
+void ProgressReactor::OnDone() {
+  absl::Status end;
+  {
+    absl::MutexLock lock(&mu_);
+    end = *end_;
+  }
+  LogAdminCall(meter_.method(), {CallerName(*context_), change_}, end);
+  self_.reset();
+}
 
 // Starts what is due: a write, or the end once all is written.
 void ProgressReactor::Go() {
@@ -91,7 +107,12 @@ void ProgressReactor::Go() {
   }
   if (!end.has_value()) return StartWrite(&current_);
   meter_.End(static_cast<grpc::StatusCode>(end->code()));
-  Finish(ToGrpcStatus(*end));
+  if (const auto delay = RetryDelay(*end); delay.has_value() && !end->ok()) {
+    context_->AddTrailingMetadata(
+        "grpc-retry-pushback-ms",
+        absl::StrCat(absl::ToInt64Milliseconds(*delay)));
+  }
+  Finish(ToGrpcStatus(*end, EchoedRequestId(*context_)));
 }
 
 }  // namespace kvasir

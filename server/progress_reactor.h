@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <optional>
+#include <string>
 #include <string_view>
 
 #include "absl/base/thread_annotations.h"
@@ -11,9 +12,11 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "google/protobuf/message.h"
+#include "grpcpp/server_context.h"
 #include "grpcpp/support/byte_buffer.h"
 #include "grpcpp/support/server_callback.h"
 
+#include "server/admin_log.h"
 #include "server/call_stats.h"
 
 namespace kvasir {
@@ -28,9 +31,15 @@ class ProgressReactor final
  public:
   static constexpr absl::Duration kReportInterval = absl::Milliseconds(200);
 
-  // `stats` outlives the call.
-  static std::shared_ptr<ProgressReactor> Make(CallStats* stats,
-                                               std::string_view method);
+  // `context` and `stats` outlive the call.
+  static std::shared_ptr<ProgressReactor> Make(
+      grpc::CallbackServerContext* context, CallStats* stats,
+      std::string_view method);
+
+  // What an operator asks for, for the log. Before another thread has this.
+  void Note(const google::protobuf::Message& request) {
+    change_ = ChangeIn(request);
+  }
 
   // Any thread, never blocks. `encode` is called only if a report is due. False
   // once the client has gone: the operation had better be called off.
@@ -45,13 +54,16 @@ class ProgressReactor final
   // gRPC's threads.
   void OnWriteDone(bool ok) override ABSL_LOCKS_EXCLUDED(mu_);
   void OnCancel() override ABSL_LOCKS_EXCLUDED(mu_);
-  void OnDone() override;
+  void OnDone() override ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
-  ProgressReactor(CallStats* stats, std::string_view method);
+  ProgressReactor(grpc::CallbackServerContext* context, CallStats* stats,
+                  std::string_view method);
 
   void Go() ABSL_LOCKS_EXCLUDED(mu_);
 
+  grpc::CallbackServerContext* const context_;
+  std::string change_;                     // see Note()
   std::shared_ptr<ProgressReactor> self_;  // gRPC's share; goes in OnDone()
   CallMeter meter_;
 

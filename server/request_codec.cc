@@ -144,6 +144,29 @@ absl::StatusOr<CacheUse> DecodeCache(const v1::CacheOptions& wire) {
   return use;
 }
 
+// They are for people and the log alone.
+absl::Status CheckLabels(const v1::GenerateRequest& wire) {
+  if (wire.labels_size() > kMaxLabels) {
+    return FieldFault("labels",
+                      absl::StrCat("at most ", kMaxLabels, " of them"),
+                      wire.labels_size());
+  }
+  for (const auto& [key, value] : wire.labels()) {
+    if (key.empty() || key.size() > kMaxLabelBytes) {
+      return FieldFault("labels",
+                        absl::StrCat("keys of 1 to ", kMaxLabelBytes, " bytes"),
+                        key.size());
+    }
+    if (value.size() > kMaxLabelBytes) {
+      return FieldFault(
+          "labels",
+          absl::StrCat("values of at most ", kMaxLabelBytes, " bytes"),
+          value.size());
+    }
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 ServedModel ModelOf(const ServedVersion& version) {
@@ -294,6 +317,7 @@ absl::StatusOr<GenerateCall> DecodeSettings(const v1::GenerateRequest& wire,
                       "LEFT for chat, whose oldest turns are left out",
                       "RIGHT");
   }
+  RETURN_IF_ERROR(CheckLabels(wire));
   RETURN_IF_ERROR(CheckPromptSize(wire, call.truncation, model));
   return call;
 }

@@ -4,6 +4,7 @@
 #include "grpcpp/support/proto_buffer_writer.h"
 
 #include "cache/base/check.h"
+#include "cache/base/status_macros.h"
 #include "server/request_scan.h"
 
 namespace kvasir {

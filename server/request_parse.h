@@ -2,11 +2,8 @@
 #define KVASIR_SERVER_REQUEST_PARSE_H_
 
 #include "absl/status/status.h"
-#include "absl/status/statusor.h"
 #include "google/protobuf/message.h"
 #include "grpcpp/support/byte_buffer.h"
-
-#include "cache/base/status_macros.h"
 
 namespace kvasir {
 
@@ -17,13 +14,6 @@ namespace kvasir {
 // Fills in `request`. Errors as of ScanRequest().
 absl::Status ParseInto(const grpc::ByteBuffer& wire,
                        google::protobuf::Message& request);
-
-template <typename Request>
-absl::StatusOr<Request> ParseRequest(const grpc::ByteBuffer& wire) {
-  Request request;
-  RETURN_IF_ERROR(ParseInto(wire, request));
-  return request;
-}
 
 // Cannot fail for a message of ours, which is far below 2 GiB.
 grpc::ByteBuffer ToBytes(const google::protobuf::Message& message);

@@ -98,6 +98,7 @@ constexpr Rule kRules[] = {
     {"priority"},
     {"stream"},
     {"max_time"},
+    {"labels"},
     {"extensions", Kind::kEmpty},
     // TokenizeRequest's own.
     {"add_special_tokens"},

@@ -14,6 +14,7 @@
 #include "server/cache_sizing.h"
 #include "server/config_values.h"
 #include "server/log.h"
+#include "server/tenant_limits.h"
 #include "server/warm_file.h"
 
 namespace kvasir {
@@ -26,7 +27,10 @@ struct ServerConfig {
   HostPort listen;
   HostPort metrics_listen;
   int64_t max_message_bytes = 0;
-  int32_t stream_queue_limit = 0;  // events that wait for one slow client
+  int32_t stream_queue_limit = 0;  // messages that wait for one slow client
+  absl::Duration slow_reader_timeout = absl::Seconds(30);
+  int64_t max_streams = 2048;  // Generate calls at a time
+  std::vector<TenantLimit> tenant_limits;
   absl::Duration drain_timeout;
   absl::Duration stall_timeout;
 
@@ -36,6 +40,7 @@ struct ServerConfig {
 
   LogFormat log_format = LogFormat::kText;
   LogLevel log_level = LogLevel::kInfo;
+  double logged_prompt_ratio = 0;
 };
 
 // Where the configuration comes from; a test fills in its own.

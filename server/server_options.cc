@@ -9,6 +9,7 @@
 #include "engine/model/utf8.h"
 #include "server/config_option.h"
 #include "server/config_values.h"
+#include "server/tenant_limits.h"
 
 namespace kvasir {
 namespace {
@@ -35,6 +36,16 @@ absl::Status SetStreamQueue(ConfigTarget target, const std::string& text) {
   return absl::OkStatus();
 }
 
+absl::Status SetMaxStreams(ConfigTarget target, const std::string& text) {
+  ASSIGN_OR_RETURN(target.config.max_streams, ParseCount(text, 1, 1 << 20));
+  return absl::OkStatus();
+}
+
+absl::Status SetTenantLimits(ConfigTarget target, const std::string& text) {
+  ASSIGN_OR_RETURN(target.config.tenant_limits, ParseTenantLimits(text));
+  return absl::OkStatus();
+}
+
 const ConfigOption kOptions[] = {
     {"server.listen", "--listen", "HOST:PORT", "127.0.0.1:8001",
      "Where gRPC listens; port 0 picks one", SetAddress<&ServerConfig::listen>},
@@ -51,10 +62,22 @@ const ConfigOption kOptions[] = {
     {"server.max_message", "--max-message", "SIZE", "64MiB",
      "Largest request message; larger ones are RESOURCE_EXHAUSTED",
      SetMaxMessage},
-    {"server.stream_queue", "--stream-queue", "EVENTS", "1024",
-     "Events that may wait for one client that reads too slowly; then its "
-     "call ends with RESOURCE_EXHAUSTED",
+    {"server.max_streams", "--max-streams", "COUNT", "2048",
+     "Generate calls at a time, of all clients; more are RESOURCE_EXHAUSTED",
+     SetMaxStreams},
+    {"server.stream_queue", "--stream-queue", "MESSAGES", "1024",
+     "Messages that may wait for one client before its request is paused",
      SetStreamQueue},
+    {"server.slow_reader_timeout", "--slow-reader-timeout", "TIME", "30s",
+     "How long a paused request waits for its client to read one message, and "
+     "for ten times as long in all; then its call ends with RESOURCE_EXHAUSTED",
+     SetTime<&ServerConfig::slow_reader_timeout>},
+    {"server.tenant_limits", "--tenant-limit", "NAME=requests:N,tokens:N/min",
+     "",
+     "Requests in flight, and tokens of prompts and outputs a minute, that a "
+     "tenant may have; *: each that is not named; several with semicolons, or "
+     "the flag again, or a list in the file",
+     SetTenantLimits, kTenantLimitSeparator},
 };
 
 }  // namespace

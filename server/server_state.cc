@@ -4,7 +4,8 @@
 #include "absl/time/clock.h"
 
 #include "cache/base/status_macros.h"
-#include "server/status_mapping.h"
+#include "server/request_parse.h"
+#include "server/status_reason.h"
 
 namespace kvasir {
 namespace {
@@ -14,7 +15,8 @@ constexpr absl::Duration kDrainRetry = absl::Seconds(5);
 
 }  // namespace
 
-ServerState::ServerState() : start_time_(absl::Now()) {}
+ServerState::ServerState(int64_t max_message_bytes)
+    : start_time_(absl::Now()), max_message_bytes_(max_message_bytes) {}
 
 void ServerState::Serve(GenerationBackend* backend) {
   backend_ = backend;
@@ -45,6 +47,22 @@ absl::StatusOr<GenerationBackend*> ServerState::Accepting() const {
                      "the server is draining and takes no new requests"),
                  kReasonDraining),
       kDrainRetry);
+}
+
+absl::Status ServerState::ParseInto(const grpc::ByteBuffer& wire,
+                                    google::protobuf::Message& request) const {
+  const auto bytes =
+      wire.Valid() ? static_cast<int64_t>(wire.Length()) : int64_t{0};
+  if (bytes <= max_message_bytes_) return kvasir::ParseInto(wire, request);
+  return WithLimit(
+      WithReason(absl::ResourceExhaustedError(absl::StrCat(
+                     "wanted a message of at most ", max_message_bytes_,
+                     " bytes (server.max_message), found ", bytes)),
+                 kReasonMessageTooLarge),
+      {.name = "server.max_message",
+       .subject = "server",
+       .metric = "bytes",
+       .value = max_message_bytes_});
 }
 
 }  // namespace kvasir

@@ -3,11 +3,15 @@
 
 #include <atomic>
 #include <cstdint>
+#include <limits>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "google/protobuf/message.h"
+#include "grpcpp/support/byte_buffer.h"
 
+#include "cache/base/status_macros.h"
 #include "server/generation_backend.h"
 
 namespace kvasir {
@@ -22,7 +26,9 @@ enum class ServerPhase : uint8_t { kLoading, kServing, kDraining };
 // the backend.
 class ServerState {
  public:
-  ServerState();
+  // `max_message_bytes`: of one message that a client sends.
+  explicit ServerState(
+      int64_t max_message_bytes = std::numeric_limits<int64_t>::max());
 
   // The model is there. Not after BeginDrain().
   void Serve(GenerationBackend* backend);
@@ -55,8 +61,21 @@ class ServerState {
   // The same for new work: UNAVAILABLE while draining, too.
   absl::StatusOr<GenerationBackend*> Accepting() const;
 
+  // Fills in `request` from what a client sent. RESOURCE_EXHAUSTED, with the
+  // option's name, for one that is too large; else errors as of
+  // kvasir::ParseInto().
+  absl::Status ParseInto(const grpc::ByteBuffer& wire,
+                         google::protobuf::Message& request) const;
+  template <typename Request>
+  absl::StatusOr<Request> Parse(const grpc::ByteBuffer& wire) const {
+    Request request;
+    RETURN_IF_ERROR(ParseInto(wire, request));
+    return request;
+  }
+
  private:
   const absl::Time start_time_;
+  const int64_t max_message_bytes_;
   std::atomic<GenerationBackend*> backend_{nullptr};
   std::atomic<ServerPhase> phase_{ServerPhase::kLoading};
   std::atomic<bool> healthy_{false};

@@ -9,11 +9,14 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+#include "google/protobuf/message.h"
 #include "grpcpp/server_context.h"
 #include "grpcpp/support/byte_buffer.h"
 #include "grpcpp/support/server_callback.h"
 
 #include "cache/base/status_macros.h"
+#include "server/admin_log.h"
+#include "server/call_metadata.h"
 #include "server/call_stats.h"
 #include "server/request_parse.h"
 #include "server/server_state.h"
@@ -35,6 +38,14 @@ class UnaryCall {
         response_(response),
         meter_(stats, method) {}
 
+  // What an operator asks for, for the log; nothing for other calls. Before the
+  // call is copied.
+  void Note(const google::protobuf::Message& request) {
+    if (AdminOperationOf(meter_.method()) != nullptr) {
+      change_ = ChangeIn(request);
+    }
+  }
+
   grpc::ServerUnaryReactor* Finish(const absl::Status& status) {
     if (const auto delay = RetryDelay(status); delay.has_value()) {
       context_->AddTrailingMetadata(
@@ -42,7 +53,10 @@ class UnaryCall {
           absl::StrCat(absl::ToInt64Milliseconds(*delay)));
     }
     meter_.End(static_cast<grpc::StatusCode>(status.code()));
-    reactor_->Finish(ToGrpcStatus(status));
+    if (AdminOperationOf(meter_.method()) != nullptr) {
+      LogAdminCall(meter_.method(), {CallerName(*context_), change_}, status);
+    }
+    reactor_->Finish(ToGrpcStatus(status, EchoedRequestId(*context_)));
     return reactor_;
   }
 
@@ -62,6 +76,7 @@ class UnaryCall {
   grpc::ServerUnaryReactor* reactor_;
   grpc::ByteBuffer* response_;
   CallMeter meter_;
+  std::string change_;  // see Note()
 };
 
 // Answers, on this thread, a call that needs the model, with what
@@ -73,7 +88,7 @@ grpc::ServerUnaryReactor* AnswerWithModel(UnaryCall call,
                                           const Answer& answer) {
   const absl::StatusOr<GenerationBackend*> backend = state.Loaded();
   if (!backend.ok()) return call.Finish(backend.status());
-  const absl::StatusOr<Request> request = ParseRequest<Request>(wire);
+  const absl::StatusOr<Request> request = state.Parse<Request>(wire);
   if (!request.ok()) return call.Finish(request.status());
   return call.Finish(answer(*request, **backend));
 }
@@ -89,7 +104,8 @@ grpc::ServerUnaryReactor* AnswerFromPool(UnaryCall call,
                                          WorkPool& work, Answer answer) {
   const auto start = [&]() -> absl::Status {
     ASSIGN_OR_RETURN(GenerationBackend * backend, state.Loaded());
-    ASSIGN_OR_RETURN(Request request, ParseRequest<Request>(wire));
+    ASSIGN_OR_RETURN(Request request, state.Parse<Request>(wire));
+    call.Note(request);
     return work.Post(
         [call, backend, request = std::move(request), answer]() mutable {
           // Who has given up must not find it done after all.

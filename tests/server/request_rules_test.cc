@@ -75,6 +75,7 @@ const std::set<std::string>& Honoured() {
                                 "cache.store_completion",
                                 "cache.version",
                                 "stream",
+                                "labels",
                                 "max_time.seconds",
                                 "max_time.nanos"};
   return *fields;

@@ -280,57 +280,6 @@ TEST_F(ServerCallsTest, CancelledCallSparesASuccessorOfItsId) {
   sink->Push(FinishedEvent{});
 }
 
-// SRV-2: a client that does not read costs a bounded amount of memory and then
-// its call.
-TEST(SlowClientTest, QueueIsBoundedAndTheCallEndsWithAReason) {
-  ServerConfig config = LiveServer::Config();
-  config.stream_queue_limit = 4;
-  LiveServer live(config);
-  auto backend = std::make_unique<FakeBackend>();
-  FakeBackend* fake = backend.get();
-  live.server().Serve(std::move(backend));
-  v1::GenerateRequest request;
-  request.set_text("x");
-  request.set_stream(true);
-  grpc::ClientContext context;
-  const auto reader = live.inference().Generate(&context, request);
-  std::shared_ptr<TokenSink> sink = fake->sink(0);
-  // More than what lies in the sockets and windows on the way.
-  const std::string large(1 << 20, 'x');
-  int pushed = 0;
-  while (sink->Push(DeltaEvent{.token_ids = {1}, .text = large})) {
-    ASSERT_LT(++pushed, 1000) << "the queue has no bound";
-  }
-  FinishedEvent last;
-  last.status = absl::CancelledError("nobody reads the stream");
-  sink->Push(last);
-  sink.reset();
-  fake->DropSinks();
-  v1::GenerateResponse message;
-  while (reader->Read(&message)) {
-  }
-  const grpc::Status status = reader->Finish();
-  EXPECT_EQ(status.error_code(), grpc::RESOURCE_EXHAUSTED);
-  EXPECT_EQ(ReasonIn(status), "SLOW_CLIENT");
-  EXPECT_THAT(status.error_message(), HasSubstr("server.stream_queue"));
-}
-
-// SRV-4: named at once, by gRPC itself, and the server goes on.
-TEST(MessageSizeTest, TooLargeARequestIsResourceExhausted) {
-  ServerConfig config = LiveServer::Config();
-  config.max_message_bytes = 4096;
-  LiveServer live(config);
-  live.server().Serve(std::make_unique<FakeBackend>());
-  v1::GenerateRequest request;
-  request.set_text(std::string(5000, 'x'));
-  const LiveServer::Result result = live.Generate(request);
-  EXPECT_EQ(result.status.error_code(), grpc::RESOURCE_EXHAUSTED);
-  EXPECT_THAT(result.status.error_message(), HasSubstr("4096"));
-  grpc::ClientContext context;
-  v1::ListModelsResponse models;
-  EXPECT_TRUE(live.inference().ListModels(&context, {}, &models).ok());
-}
-
 // SRV-3: SO_REUSEPORT, a default of both libraries, would let two daemons share
 // a port and answer each other's calls.
 TEST(TakenPortTest, EachListenerNamesItsPort) {

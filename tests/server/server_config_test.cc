@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -81,6 +82,10 @@ TEST_F(ServerConfigTest, Defaults) {
   EXPECT_EQ(config.max_message_bytes, 64 << 20);
   EXPECT_EQ(config.drain_timeout, absl::Seconds(30));
   EXPECT_EQ(config.stream_queue_limit, 1024);
+  EXPECT_EQ(config.slow_reader_timeout, absl::Seconds(30));
+  EXPECT_EQ(config.max_streams, 2048);
+  EXPECT_TRUE(config.tenant_limits.empty());
+  EXPECT_EQ(config.logged_prompt_ratio, 0);
   EXPECT_TRUE(config.engine.prefix_caching);
   // What the engine would use by itself is what is written in the table.
   const EngineOptions engine;
@@ -92,6 +97,24 @@ TEST_F(ServerConfigTest, Defaults) {
   EXPECT_EQ(config.engine.inbox_limit, engine.inbox_limit);
   EXPECT_EQ(config.engine.activations, engine.activations);
   EXPECT_EQ(config.engine.thread_count, engine.thread_count);
+}
+
+TEST_F(ServerConfigTest, TenantLimitsComeOneByOneOrAsAList) {
+  auto parsed = Parse({"--model=m", "--tenant-limit=a=requests:1,tokens:2/min",
+                       "--tenant-limit=*=requests:3", "--log-prompts=0.25"});
+  ASSERT_TRUE(parsed.ok()) << parsed.status();
+  ASSERT_EQ(parsed->config.tenant_limits.size(), 2u);
+  EXPECT_EQ(parsed->config.tenant_limits[0].tokens_per_minute, 2);
+  EXPECT_EQ(parsed->config.tenant_limits[1].requests, 3);
+  EXPECT_EQ(parsed->config.logged_prompt_ratio, 0.25);
+  const std::string file =
+      WriteTestFile("tenants.yaml",
+                    "model: {path: m}\n"
+                    "server:\n  tenant_limits:\n"
+                    "    - a=requests:1\n    - b=tokens:5/min\n");
+  parsed = Parse({"--config", file});
+  ASSERT_TRUE(parsed.ok()) << parsed.status();
+  EXPECT_EQ(parsed->config.tenant_limits.size(), 2u);
 }
 
 TEST_F(ServerConfigTest, FlagsOverEnvironmentOverFileOverDefaults) {
@@ -165,6 +188,15 @@ TEST_F(ServerConfigTest, ErrorsNameOptionOriginWantedAndFound) {
   ExpectError({"--model=m", "--prefix-caching=perhaps"}, {"--prefix-caching"});
   ExpectError({"--model=m", "--max-message=1B"}, {"--max-message", "1KiB"});
   ExpectError({"--model=m", "--stream-queue=0"}, {"--stream-queue"});
+  ExpectError({"--model=m", "--max-streams=0"}, {"--max-streams"});
+  ExpectError({"--model=m", "--slow-reader-timeout=x"},
+              {"--slow-reader-timeout"});
+  ExpectError({"--model=m", "--tenant-limit=a=1"},
+              {"--tenant-limit", "requests:N"});
+  for (const char* ratio : {"-0.1", "1.1", "nan", "x", ""}) {
+    ExpectError({"--model=m", absl::StrCat("--log-prompts=", ratio)},
+                {"--log-prompts"});
+  }
   ExpectError({"--model=m", "--cache-size=0%"}, {"--cache-size"});
   ExpectError({"--model=m", "--modle=x"}, {"--modle"});
   ExpectError({"--model=m", "stray"}, {"stray"});

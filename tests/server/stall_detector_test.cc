@@ -43,6 +43,18 @@ TEST(StallDetectorTest, WaitingRequestsAreWork) {
   EXPECT_TRUE(detector.Stalled(stats, absl::Seconds(5)));
 }
 
+// A paused request waits for its client, and not for the engine.
+TEST(StallDetectorTest, PausedRequestsAreNoStall) {
+  StallDetector detector(absl::Seconds(4));
+  EngineStats stats = Working(5);
+  stats.requests_paused = 1;
+  EXPECT_FALSE(detector.Stalled(stats, absl::Seconds(0)));
+  EXPECT_FALSE(detector.Stalled(stats, absl::Seconds(60)));
+  stats.requests_running = 2;
+  EXPECT_TRUE(detector.Stalled(stats, absl::Seconds(65)))
+      << "the other one gets no step";
+}
+
 // A big model on a small machine has steps of seconds; that is no stall.
 TEST(StallDetectorTest, SlowStepsRaiseTheLimit) {
   StallDetector detector(absl::Seconds(4));

@@ -138,9 +138,10 @@ TEST(StatusMappingTest, TheLargestErrorFitsIntoTrailers) {
   std::string text = "wanted ";
   while (text.size() < 100000) text += "\xc3\xa9";
   const grpc::Status wire = ToGrpcStatus(
-      WithRetry(WithLimit(absl::ResourceExhaustedError(text),
-                          {"limits.tenants", std::string(1024, 't'), "m", 3}),
-                absl::Seconds(1)),
+      WithRetry(
+          WithLimit(absl::ResourceExhaustedError(text),
+                    {"server.tenant_limits", std::string(1024, 't'), "m", 3}),
+          absl::Seconds(1)),
       std::string(128, 'r'));
   EXPECT_LT(3 * wire.error_message().size() + wire.error_details().size(),
             7u << 10);
