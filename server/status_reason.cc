@@ -1,6 +1,7 @@
 #include "server/status_reason.h"
 
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -144,6 +145,28 @@ std::string ReasonOf(const absl::Status& status) {
   if (const auto reason = Payload(status, kReasonUrl)) return *reason;
   if (const Words* words = FindWords(status)) return words->reason;
   return CodeName(static_cast<int>(status.code()));
+}
+
+std::set<std::string> AllReasons() {
+  std::set<std::string> reasons;
+  for (const std::string_view own :
+       {kReasonLoading, kReasonDraining, kReasonQueueFull, kReasonCacheTooSmall,
+        kReasonSlowClient, kReasonMessageTooLarge, kReasonTooManyStreams,
+        kReasonTenantLimit}) {
+    reasons.emplace(own);
+  }
+  for (const Words& words : kWords) reasons.insert(words.reason);
+  // The codes that this server uses.
+  for (const absl::StatusCode code :
+       {absl::StatusCode::kInvalidArgument, absl::StatusCode::kNotFound,
+        absl::StatusCode::kFailedPrecondition,
+        absl::StatusCode::kResourceExhausted, absl::StatusCode::kUnavailable,
+        absl::StatusCode::kUnauthenticated, absl::StatusCode::kPermissionDenied,
+        absl::StatusCode::kCancelled, absl::StatusCode::kDeadlineExceeded,
+        absl::StatusCode::kOutOfRange, absl::StatusCode::kInternal}) {
+    reasons.insert(CodeName(static_cast<int>(code)));
+  }
+  return reasons;
 }
 
 absl::Status WithRetry(absl::Status status, absl::Duration delay) {

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 
@@ -36,6 +37,9 @@ absl::Status WithReason(absl::Status status, std::string_view reason);
 // WithReason()'s, else that of the engine's words, else the usual one of the
 // code.
 std::string ReasonOf(const absl::Status& status);
+
+// Every reason there is, for the documents to be complete.
+std::set<std::string> AllReasons();
 
 // `status` with advice to try again after `delay`.
 absl::Status WithRetry(absl::Status status, absl::Duration delay);

@@ -1,5 +1,7 @@
 #include "server/status_reason.h"
 
+#include <fstream>
+#include <iterator>
 #include <memory>
 #include <string>
 
@@ -106,6 +108,16 @@ TEST(StatusReasonTest, UnknownWordsFallBackToTheCode) {
   }
   EXPECT_EQ(ReasonOf(absl::ResourceExhaustedError("?")), "RESOURCE_EXHAUSTED");
   EXPECT_EQ(ReasonOf(WithReason(absl::InternalError("?"), "OWN")), "OWN");
+}
+
+// Whoever adds a reason tells authors of clients what to do about it.
+TEST(StatusReasonTest, EveryReasonIsInTheGuideForClients) {
+  std::ifstream file(KVASIR_SOURCE_DIR "/proto/README.md");
+  const std::string guide{std::istreambuf_iterator<char>(file),
+                          std::istreambuf_iterator<char>()};
+  for (const std::string& reason : AllReasons()) {
+    EXPECT_NE(guide.find("`" + reason + "`"), std::string::npos) << reason;
+  }
 }
 
 TEST(StatusReasonTest, WantedAndFoundAreCutOutOfTheSentence) {
