@@ -217,7 +217,7 @@ TEST_F(LimitsLiveTest, EachRequestHasItsLogLine) {
       "traceparent", "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01");
   readers_.push_back(live_->inference().Generate(contexts_[0].get(), request));
   backend_->sink(begun_++)->Push(AcceptedEvent{10, 4, "v"});
-  backend_->sink(0)->Push(DeltaEvent{{1, 2}, "x"});
+  backend_->sink(0)->Push(DeltaEvent{.token_ids = {1, 2}, .text = "x"});
   End(0);
   request.set_request_id("bad id");
   live_->Generate(request);

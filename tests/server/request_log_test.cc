@@ -37,9 +37,10 @@ RequestRecord WholeRecord() {
   record.NoteSubmitted(7, kStart + absl::Milliseconds(1));
   record.Note(TokenEvent(AcceptedEvent{7, 4, "tiny@1"}),
               kStart + absl::Milliseconds(3));
-  record.Note(TokenEvent(DeltaEvent{{1, 2}, "a"}),
+  record.Note(TokenEvent(DeltaEvent{.token_ids = {1, 2}, .text = "a"}),
               kStart + absl::Milliseconds(11));
-  record.Note(TokenEvent(DeltaEvent{{3}, "b"}), kStart + absl::Seconds(1));
+  record.Note(TokenEvent(DeltaEvent{.token_ids = {3}, .text = "b"}),
+              kStart + absl::Seconds(1));
   return record;
 }
 

@@ -83,7 +83,8 @@ class SlowReaderTest : public testing::Test {
   int PushUntilFull() {
     int pushed = 0;
     while (!sink_->Full() &&
-           sink_->Push(DeltaEvent{{1}, std::string(kLargeText, 'x')})) {
+           sink_->Push(DeltaEvent{.token_ids = {1},
+                                  .text = std::string(kLargeText, 'x')})) {
       if (++pushed == 1000) {
         ADD_FAILURE() << "the queue has no bound";
         break;
@@ -118,7 +119,7 @@ TEST_F(SlowReaderTest, WhoStopsReadingLosesTheCall) {
   EXPECT_LT(pushed, 100) << "what lies on the way is bounded, too";
   EXPECT_THAT(backend_->cancelled(), testing::ElementsAre("slow"));
   EXPECT_FALSE(sink_->Full()) << "what ends is not paused";
-  EXPECT_FALSE(sink_->Push(DeltaEvent{{1}, "late"}));
+  EXPECT_FALSE(sink_->Push(DeltaEvent{.token_ids = {1}, .text = "late"}));
   EndRequest(absl::CancelledError("nobody reads the stream"));
   EXPECT_TRUE(Shows(*live_, "kvasir_slow_readers_ended_total", 1));
   v1::GenerateResponse message;
