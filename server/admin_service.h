@@ -70,8 +70,8 @@ using RawAdminService =
 // threads. What takes longer runs elsewhere, so that no other call waits behind
 // it: walks through the cache on `walking`, which has one thread for them all,
 // and prompts to be warmed are tokenised on `warming`. What is pointed to
-// outlives the service.
-class AdminService final : public RawAdminService {
+// outlives the service. GuardedAdmin is what the wire sees.
+class AdminService : public RawAdminService {
  public:
   AdminService(ServerState* state, CallStats* stats, WorkPool* work,
                WorkPool* walking, WorkPool* warming, MemoryWatch* memory)

@@ -30,17 +30,15 @@ std::string EchoedRequestId(const grpc::ServerContextBase& context) {
   return ChooseRequestId("", RequestIdIn(context), "").value_or("");
 }
 
-std::string TenantOf(const grpc::ServerContextBase&,
-                     const v1::GenerateRequest& request) {
-  return request.cache().salt();
+std::string TenantOf(const Caller& caller, const v1::GenerateRequest& request) {
+  return caller.tenant.empty() ? request.cache().salt() : caller.tenant;
 }
 
-std::string LoggedTenant(const grpc::ServerContextBase&,
+std::string LoggedTenant(const Caller& caller,
                          const v1::GenerateRequest& request) {
+  if (!caller.tenant.empty()) return caller.tenant;
   const std::string& salt = request.cache().salt();
   return salt.empty() ? "" : HashSalt(salt);
 }
-
-std::string CallerName(const grpc::ServerContextBase&) { return "anonymous"; }
 
 }  // namespace kvasir

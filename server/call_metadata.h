@@ -7,6 +7,7 @@
 #include "grpcpp/server_context.h"
 
 #include "kvasir/v1/inference.pb.h"
+#include "server/caller.h"
 
 namespace kvasir {
 
@@ -25,15 +26,12 @@ std::string_view RequestIdIn(const grpc::ServerContextBase& context);
 // sent back.
 std::string EchoedRequestId(const grpc::ServerContextBase& context);
 
-// Whose request it is, for limits; and how the log calls it, where a salt is
-// shown by its hash alone.
-std::string TenantOf(const grpc::ServerContextBase& context,
-                     const v1::GenerateRequest& request);
-std::string LoggedTenant(const grpc::ServerContextBase& context,
+// Whose request it is, for limits: the caller's tenant or, where callers have
+// no tokens, the salt. And how the log calls it, where a salt is shown by its
+// hash alone.
+std::string TenantOf(const Caller& caller, const v1::GenerateRequest& request);
+std::string LoggedTenant(const Caller& caller,
                          const v1::GenerateRequest& request);
-
-// Who calls, for the log of what operators do.
-std::string CallerName(const grpc::ServerContextBase& context);
 
 }  // namespace kvasir
 

@@ -2,6 +2,7 @@
 #define KVASIR_SERVER_CALL_STATS_H_
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <string>
 #include <string_view>
@@ -12,6 +13,7 @@
 #include "absl/status/status.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
+#include "grpcpp/server_context.h"
 #include "grpcpp/support/status.h"
 
 #include "engine/engine_stats.h"
@@ -50,6 +52,15 @@ class CallStats {
 
   CallStats();
 
+  // What finds out who makes a call, for the log of what operators do. Once,
+  // before the first call; then everybody is not "anonymous" any more.
+  using CallerNamer =
+      std::function<std::string(const grpc::CallbackServerContext&)>;
+  void NameCallersBy(CallerNamer namer) { namer_ = std::move(namer); }
+  std::string NameOfCaller(const grpc::CallbackServerContext& context) const {
+    return namer_ ? namer_(context) : "anonymous";
+  }
+
   void Start(std::string_view method) ABSL_LOCKS_EXCLUDED(mu_);
   void End(std::string_view method, grpc::StatusCode code,
            absl::Duration duration) ABSL_LOCKS_EXCLUDED(mu_);
@@ -69,6 +80,7 @@ class CallStats {
     return open_generates_ == 0;
   }
 
+  CallerNamer namer_;  // fixed before the first call
   mutable absl::Mutex mu_;
   Copy stats_ ABSL_GUARDED_BY(mu_);
   int64_t open_generates_ ABSL_GUARDED_BY(mu_) = 0;
@@ -80,6 +92,10 @@ class CallMeter {
   CallMeter(CallStats* stats, std::string_view method);
   void End(grpc::StatusCode code);
   const std::string& method() const { return method_; }
+  // Who makes the call whose context this is.
+  std::string NameOfCaller(const grpc::CallbackServerContext& context) const {
+    return stats_->NameOfCaller(context);
+  }
 
  private:
   CallStats* const stats_;

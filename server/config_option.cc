@@ -10,8 +10,9 @@ namespace {
 std::vector<ConfigOption> Join() {
   std::vector<ConfigOption> all;
   for (const absl::Span<const ConfigOption> part :
-       {ModelConfigOptions(), ServerConfigOptions(), CacheConfigOptions(),
-        EngineConfigOptions(), LogConfigOptions(), HookConfigOptions()}) {
+       {ModelConfigOptions(), ServerConfigOptions(), SecurityConfigOptions(),
+        CacheConfigOptions(), EngineConfigOptions(), LogConfigOptions(),
+        HookConfigOptions()}) {
     all.insert(all.end(), part.begin(), part.end());
   }
   return all;

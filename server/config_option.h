@@ -43,6 +43,7 @@ struct ConfigOption {
 // (cache_options.cc); a new option is a row there.
 absl::Span<const ConfigOption> ModelConfigOptions();
 absl::Span<const ConfigOption> ServerConfigOptions();
+absl::Span<const ConfigOption> SecurityConfigOptions();
 absl::Span<const ConfigOption> CacheConfigOptions();
 absl::Span<const ConfigOption> EngineConfigOptions();
 absl::Span<const ConfigOption> LogConfigOptions();

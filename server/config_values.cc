@@ -1,5 +1,8 @@
 #include "server/config_values.h"
 
+#include <arpa/inet.h>
+#include <netinet/in.h>
+
 #include <algorithm>
 #include <cstdint>
 #include <string>
@@ -108,6 +111,18 @@ absl::StatusOr<absl::Duration> ParseDuration(std::string_view text) {
     return duration;
   }
   return Wanted("a time with a unit, such as 30s, 500ms or 2m", text);
+}
+
+bool HostPort::IsLoopback() const {
+  in_addr four{};
+  in6_addr six{};
+  if (inet_pton(AF_INET, host.c_str(), &four) == 1) {
+    return (ntohl(four.s_addr) >> 24) == 127;
+  }
+  if (inet_pton(AF_INET6, host.c_str(), &six) == 1) {
+    return IN6_IS_ADDR_LOOPBACK(&six);
+  }
+  return host == "localhost";
 }
 
 std::string HostPort::ToString() const {

@@ -39,6 +39,10 @@ struct HostPort {
   int port = 0;
 
   std::string ToString() const;  // with them
+
+  // Whether nobody beyond this machine can reach it, as far as the host itself
+  // says: localhost, 127.0.0.0/8 or ::1.
+  bool IsLoopback() const;
 };
 
 // "127.0.0.1:8001", "[::1]:8001", "localhost:0". The port is needed.

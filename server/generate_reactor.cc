@@ -67,20 +67,28 @@ void GenerateReactor::Hold(GenerateTicket ticket) {
   record_ = std::move(ticket.record);
 }
 
-void GenerateReactor::Submit(GenerationBackend* backend, GenerateCall call) {
+void GenerateReactor::Submit(GenerationBackend* backend, GenerateCall call,
+                             std::string engine_id) {
   const std::string id = call.request.id;
   const auto prompt_tokens = static_cast<int64_t>(call.request.prompt.size());
   {
     absl::MutexLock lock(&mu_);
     request_id_ = id;
+    engine_id_ = engine_id;
     if (end_.has_value()) return;  // cancelled meanwhile
     stream_.emplace(GenerateStream::SettingsOf(call));
     record_.NoteSubmitted(prompt_tokens, Now());
     waker_ = backend;
   }
-  const absl::Status submitted = ids_->Take(id, this, [&] {
+  call.request.id = engine_id;
+  absl::Status submitted = ids_->Take(engine_id, this, [&] {
     return backend->Submit(std::move(call.request), shared_from_this());
   });
+  // The engine's words are about its own id.
+  if (absl::IsAlreadyExists(submitted)) {
+    submitted = absl::AlreadyExistsError(
+        absl::StrCat("request id \"", id, "\" is in flight already"));
+  }
   if (!submitted.ok()) {
     pass_.Charge(-prompt_tokens);
     return Refuse(submitted, id);
@@ -93,13 +101,15 @@ void GenerateReactor::Submit(GenerationBackend* backend, GenerateCall call) {
     // OnCancel() may have come before there was anything to cancel.
     cancelled = cancelled_;
   }
-  if (cancelled) Cancel(backend, id, "the call ended");
+  if (cancelled) Cancel(backend, engine_id, "the call ended");
 }
 
-void GenerateReactor::Cancel(GenerationBackend* backend, const std::string& id,
+void GenerateReactor::Cancel(GenerationBackend* backend,
+                             const std::string& engine_id,
                              std::string_view reason) {
-  ids_->IfOwner(id, this,
-                [&] { backend->Cancel(id, CancelSource::kClient, reason); });
+  ids_->IfOwner(engine_id, this, [&] {
+    backend->Cancel(engine_id, CancelSource::kClient, reason);
+  });
 }
 
 bool GenerateReactor::ended() const {
@@ -134,7 +144,7 @@ bool GenerateReactor::Push(TokenEvent event) {
     if (last) {
       backend_ = nullptr;
       waker_ = nullptr;
-      ended_id = request_id_;
+      ended_id = engine_id_;
     }
     // A call that was given up keeps the status it was given up with.
     if (!end_.has_value()) {
@@ -236,7 +246,7 @@ void GenerateReactor::OnCancel() {
     cancelled_ = true;
     queue_.Clear(now);
     if (!late) backend = backend_;
-    id = request_id_;
+    id = engine_id_;
     if (!end_.has_value()) {
       end_ = late ? absl::DeadlineExceededError("the call's deadline passed")
                   : absl::CancelledError("the client cancelled the call");

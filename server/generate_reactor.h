@@ -68,10 +68,11 @@ class GenerateReactor final
   // Counts the prompt against the tenant's tokens; errors as of TenantGate.
   absl::Status TakePrompt(int64_t tokens) { return pass_.TakePrompt(tokens); }
 
-  // Hands the call to the engine. Its refusal ends the call. At most once, and
-  // not after Refuse(). `backend` outlives the call.
-  void Submit(GenerationBackend* backend, GenerateCall call)
-      ABSL_LOCKS_EXCLUDED(mu_);
+  // Hands the call to the engine, which knows it as `engine_id`; the client
+  // knows it by the request's id. The engine's refusal ends the call. At most
+  // once, and not after Refuse(). `backend` outlives the call.
+  void Submit(GenerationBackend* backend, GenerateCall call,
+              std::string engine_id) ABSL_LOCKS_EXCLUDED(mu_);
 
   // Whether the call has ended, so that work for it is in vain.
   bool ended() const ABSL_LOCKS_EXCLUDED(mu_);
@@ -100,8 +101,9 @@ class GenerateReactor final
   GenerateReactor(grpc::CallbackServerContext* context, CallStats* stats,
                   IdOwners* ids, const WriteQueue::Limits& limits);
 
-  // Asks the engine to end this call's request, unless the id is another's.
-  void Cancel(GenerationBackend* backend, const std::string& id,
+  // Asks the engine to end this call's request, unless its id for it is
+  // another's.
+  void Cancel(GenerationBackend* backend, const std::string& engine_id,
               std::string_view reason) ABSL_LOCKS_EXCLUDED(mu_);
 
   // Looks after the client again in `delay`.
@@ -130,6 +132,7 @@ class GenerateReactor final
   RequestRecord record_ ABSL_GUARDED_BY(mu_);
   std::optional<GenerateStream> stream_ ABSL_GUARDED_BY(mu_);
   std::string request_id_ ABSL_GUARDED_BY(mu_);
+  std::string engine_id_ ABSL_GUARDED_BY(mu_);
   // While the engine has the request: to cancel it, and to tell of room.
   GenerationBackend* backend_ ABSL_GUARDED_BY(mu_) = nullptr;
   GenerationBackend* waker_ ABSL_GUARDED_BY(mu_) = nullptr;

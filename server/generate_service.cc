@@ -103,6 +103,7 @@ struct PendingCall {
   GenerationBackend* backend = nullptr;
   v1::GenerateRequest request;
   GenerateCall call;
+  std::string engine_id;  // see Caller::EngineId()
 };
 
 // Tokenises the prompt, and hands the call to the engine.
@@ -122,13 +123,14 @@ void TokeniseAndSubmit(PendingCall& pending) {
     pending.reactor->Refuse(done, pending.call.request.id);
     return;
   }
-  pending.reactor->Submit(pending.backend, std::move(pending.call));
+  pending.reactor->Submit(pending.backend, std::move(pending.call),
+                          std::move(pending.engine_id));
 }
 
 // What the log will say of the call, as far as its request tells.
-void Describe(const grpc::CallbackServerContext& context,
-              const v1::GenerateRequest& request, RequestRecord& record) {
-  record.tenant = LoggedTenant(context, request);
+void Describe(const Caller& caller, const v1::GenerateRequest& request,
+              RequestRecord& record) {
+  record.tenant = LoggedTenant(caller, request);
   record.model = request.model();
   for (const auto& [key, value] : request.labels()) {
     record.labels.emplace_back(key, value);
@@ -137,7 +139,8 @@ void Describe(const grpc::CallbackServerContext& context,
 }
 
 absl::StatusOr<v1::CancelGenerationResponse> AnswerCancel(
-    const v1::CancelGenerationRequest& request, GenerationBackend& backend) {
+    const v1::CancelGenerationRequest& request, GenerationBackend& backend,
+    const Caller& caller) {
   if (request.request_ids_size() == 0 ||
       request.request_ids_size() > kMaxCancelIds) {
     return absl::InvalidArgumentError(
@@ -155,7 +158,9 @@ absl::StatusOr<v1::CancelGenerationResponse> AnswerCancel(
                                  : absl::Utf8SafeCEscape(request.reason());
   v1::CancelGenerationResponse answer;
   for (const std::string& id : request.request_ids()) {
-    if (backend.Cancel(id, CancelSource::kAdmin, reason)) {
+    if (backend.Cancel(caller.EngineId(id), CancelSource::kAdmin, reason) ||
+        (caller.may_admin &&
+         backend.Cancel(id, CancelSource::kAdmin, reason))) {
       answer.add_cancelled_ids(id);
     }
   }
@@ -178,6 +183,7 @@ grpc::ServerWriteReactor<grpc::ByteBuffer>* GenerateService::Generate(
     pending->stats = stats_;
     ticket.record.trace_id = TraceIdIn(MetadataValue(*context, "traceparent"));
     ticket.record.peer = context->peer();
+    ASSIGN_OR_RETURN(const Caller caller, callers_->Identify(*context));
     ASSIGN_OR_RETURN(pending->backend, state_->Accepting());
     ASSIGN_OR_RETURN(ticket.slot, streams_.Enter());
     const absl::Status parsed = state_->ParseInto(*wire, pending->request);
@@ -198,13 +204,16 @@ grpc::ServerWriteReactor<grpc::ByteBuffer>* GenerateService::Generate(
                                    request.cache().version()));
     ASSIGN_OR_RETURN(pending->call,
                      DecodeSettings(request, call, ModelOf(*version)));
-    Describe(*context, request, ticket.record);
+    Describe(caller, request, ticket.record);
     ticket.record.model = version->model();
     ticket.record.version = version->label();
+    pending->call.request.cache.salt =
+        caller.SaltFor(pending->call.request.cache.salt);
+    pending->engine_id = caller.EngineId(call.request_id);
     if (SamplesPrompt(call.request_id, settings_.logged_prompt_ratio)) {
       ticket.record.prompt = LoggedPrompt(request);
     }
-    ASSIGN_OR_RETURN(ticket.pass, tenants_->Enter(TenantOf(*context, request)));
+    ASSIGN_OR_RETURN(ticket.pass, tenants_->Enter(TenantOf(caller, request)));
     pending->call.request.version = std::move(version);
     return pending;
   };
@@ -230,7 +239,13 @@ grpc::ServerUnaryReactor* GenerateService::CancelGeneration(
   return AnswerWithModel<v1::CancelGenerationRequest>(
       UnaryCall(context, answer, stats_,
                 "kvasir.v1.Inference/CancelGeneration"),
-      *wire, *state_, AnswerCancel);
+      *wire, *state_,
+      [this, context](const v1::CancelGenerationRequest& request,
+                      GenerationBackend& backend)
+          -> absl::StatusOr<v1::CancelGenerationResponse> {
+        ASSIGN_OR_RETURN(const Caller caller, callers_->Identify(*context));
+        return AnswerCancel(request, backend, caller);
+      });
 }
 
 grpc::ServerUnaryReactor* GenerateService::Tokenize(

@@ -8,6 +8,7 @@
 #include "grpcpp/support/server_callback.h"
 
 #include "kvasir/v1/inference.grpc.pb.h"
+#include "server/call_guard.h"
 #include "server/call_stats.h"
 #include "server/generate_reactor.h"
 #include "server/id_owners.h"
@@ -44,14 +45,16 @@ struct GenerateSettings {
 // kvasir.v1.Inference on gRPC's threads: checks, tokenises, submits. Never
 // waits for the engine. Long texts are tokenised on `work`. All pointers
 // outlive the service, and the service every sink that it has given to the
-// engine.
-class GenerateService final : public RawInferenceService {
+// engine. GuardedInference is what the wire sees.
+class GenerateService : public RawInferenceService {
  public:
   GenerateService(ServerState* state, CallStats* stats, WorkPool* work,
-                  TenantGate* tenants, const GenerateSettings& settings)
+                  const CallGuard* callers, TenantGate* tenants,
+                  const GenerateSettings& settings)
       : state_(state),
         stats_(stats),
         work_(work),
+        callers_(callers),
         tenants_(tenants),
         settings_(settings),
         streams_(settings.max_streams) {}
@@ -85,6 +88,7 @@ class GenerateService final : public RawInferenceService {
   ServerState* const state_;
   CallStats* const stats_;
   WorkPool* const work_;
+  const CallGuard* const callers_;
   TenantGate* const tenants_;
   const GenerateSettings settings_;
   StreamGate streams_;

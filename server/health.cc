@@ -13,14 +13,15 @@ constexpr const char* kServices[] = {"", "kvasir.v1.Inference",
 
 }  // namespace
 
-Health::Health(grpc::HealthCheckServiceInterface* service, ServerState* state,
-               absl::Duration stall_limit, std::function<void()> on_broken)
-    : service_(service),
+Health::Health(std::vector<grpc::HealthCheckServiceInterface*> services,
+               ServerState* state, absl::Duration stall_limit,
+               std::function<void()> on_broken)
+    : services_(std::move(services)),
       state_(state),
       on_broken_(std::move(on_broken)),
       stall_(stall_limit) {
-  service_->SetServingStatus("liveness", true);
-  for (const char* name : kServices) service_->SetServingStatus(name, false);
+  Tell("liveness", true);
+  for (const char* name : kServices) Tell(name, false);
   thread_ = std::thread([this] { Run(); });
 }
 
@@ -30,6 +31,12 @@ Health::~Health() {
     stop_ = true;
   }
   thread_.join();
+}
+
+void Health::Tell(const char* name, bool serving) {
+  for (grpc::HealthCheckServiceInterface* service : services_) {
+    service->SetServingStatus(name, serving);
+  }
 }
 
 void Health::Update() {
@@ -53,9 +60,7 @@ void Health::Update() {
                          state_->phase() == ServerPhase::kServing;
     if (serving != serving_) {
       serving_ = serving;
-      for (const char* name : kServices) {
-        service_->SetServingStatus(name, serving);
-      }
+      for (const char* name : kServices) Tell(name, serving);
     }
   }
   if (newly_broken && on_broken_) on_broken_();

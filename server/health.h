@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <thread>
+#include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
@@ -25,11 +26,12 @@ class Health {
  public:
   static constexpr absl::Duration kPeriod = absl::Milliseconds(200);
 
-  // `service` and `state` outlive it. `on_broken` is called once, on the
-  // thread, when the engine says that no request can survive any more; may be
-  // empty.
-  Health(grpc::HealthCheckServiceInterface* service, ServerState* state,
-         absl::Duration stall_limit, std::function<void()> on_broken);
+  // `services`, one for each gRPC server, and `state` outlive it. `on_broken`
+  // is called once, on the thread, when the engine says that no request can
+  // survive any more; may be empty.
+  Health(std::vector<grpc::HealthCheckServiceInterface*> services,
+         ServerState* state, absl::Duration stall_limit,
+         std::function<void()> on_broken);
   ~Health();
 
   // Any thread. What health says afterwards is what the state was.
@@ -38,7 +40,9 @@ class Health {
  private:
   void Run();
 
-  grpc::HealthCheckServiceInterface* const service_;
+  void Tell(const char* name, bool serving);
+
+  const std::vector<grpc::HealthCheckServiceInterface*> services_;
   ServerState* const state_;
   const std::function<void()> on_broken_;
 

@@ -4,8 +4,10 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
@@ -16,14 +18,15 @@
 
 #include "cache/base/clock.h"
 #include "cache/base/status_macros.h"
-#include "server/admin_service.h"
 #include "server/call_stats.h"
-#include "server/generate_service.h"
+#include "server/guarded_services.h"
 #include "server/health.h"
 #include "server/listen_check.h"
+#include "server/log.h"
 #include "server/memory_watch.h"
 #include "server/metrics_exporter.h"
 #include "server/metrics_http.h"
+#include "server/secrets.h"
 #include "server/tenant_gate.h"
 #include "server/work_pool.h"
 
@@ -80,32 +83,55 @@ void Configure(const ServerConfig& config, grpc::ServerBuilder& builder) {
       GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, kMinClientPingMs);
 }
 
+// Where gRPC listens.
+struct Listener {
+  HostPort address;
+  std::unique_ptr<grpc::Server> server;
+};
+
+// Whoever opens a listener to others had better know that he does.
+void WarnIfOpen(const std::string& what, const HostPort& address,
+                const SecretPaths& secrets) {
+  if (address.IsLoopback() || !secrets.token_file.empty() ||
+      !secrets.tls.client_ca.empty()) {
+    return;
+  }
+  Log(LogLevel::kWarning,
+      "everybody who can reach this address may call (see --token-file and "
+      "--tls-client-ca)",
+      {{"listener", what},
+       {"address", address.ToString()},
+       {"tls", secrets.tls.enabled() ? "yes" : "no"}});
+}
+
 }  // namespace
 
 // Members in order of need: what a later one uses stands before it, and is
 // destroyed after it.
 struct KvasirServer::Impl {
-  explicit Impl(const ServerConfig& config)
+  Impl(const ServerConfig& config, Secrets::Staged staged)
       : state(config.max_message_bytes),
+        secrets(std::move(staged)),
         memory(config.sizing),
-        exporter(&state, &calls, &memory),
-        tenants(config.tenant_limits, &Clock::Steady()),
-        inference(&state, &calls, &tokenizing, &tenants,
-                  GenerateSettings{
-                      .queue = {.messages = config.stream_queue_limit,
-                                .timeout = config.slow_reader_timeout},
-                      .max_streams = config.max_streams,
-                      .logged_prompt_ratio = config.logged_prompt_ratio}),
-        admin(&state, &calls, &administering, &walking, &warming, &memory) {}
+        exporter(&state, &calls, &memory, &secrets),
+        tenants(config.tenant_limits, &Clock::Steady()) {
+    calls.NameCallersBy([this](const grpc::CallbackServerContext& context) {
+      const absl::StatusOr<Caller> caller = secrets.guard()->Identify(context);
+      if (!caller.ok()) return std::string("unknown");
+      return caller->tenant.empty() ? "anonymous" : caller->tenant;
+    });
+  }
 
   ServerState state;
   CallStats calls;
+  Secrets secrets;
   MemoryWatch memory;
   MetricsExporter exporter;
   TenantGate tenants;
   // The engine's last words go to sinks that the services have made.
-  GenerateService inference;
-  AdminService admin;
+  std::unique_ptr<grpc::Service> inference;
+  std::unique_ptr<grpc::Service> admin;
+  std::unique_ptr<grpc::Service> no_admin;  // where another listener has it
   std::unique_ptr<GenerationBackend> backend;
   WorkPool walking{{.task_name = "walks through the cache"}};
   WorkPool administering{{.task_name = "administrative calls"}};
@@ -115,44 +141,89 @@ struct KvasirServer::Impl {
   WorkPool tokenizing{{.threads = kTokenizeThreads,
                        .max_tasks = kMaxTokenizeTasks,
                        .task_name = "texts to be tokenised"}};
-  HostPort grpc_address;
-  std::unique_ptr<grpc::Server> grpc_server;
+  Listener main;
+  Listener admin_only;  // no server: there is no such listener
   std::unique_ptr<Health> health;
   std::unique_ptr<MetricsHttp> http;
 
   absl::Status Listen(const ServerConfig& config);
+  absl::StatusOr<Listener> Listen(const ServerConfig& config,
+                                  const std::string& what,
+                                  const HostPort& address,
+                                  std::vector<grpc::Service*> services);
 };
 
 absl::Status KvasirServer::Impl::Listen(const ServerConfig& config) {
-  RETURN_IF_ERROR(CheckCanListen("server.listen", config.listen));
+  const ServiceParts parts = {.state = &state,
+                              .calls = &calls,
+                              .guard = secrets.guard(),
+                              .memory = &memory,
+                              .tenants = &tenants,
+                              .tokenizing = &tokenizing,
+                              .administering = &administering,
+                              .walking = &walking,
+                              .warming = &warming};
+  inference =
+      MakeInference(parts, {.queue = {.messages = config.stream_queue_limit,
+                                      .timeout = config.slow_reader_timeout},
+                            .max_streams = config.max_streams,
+                            .logged_prompt_ratio = config.logged_prompt_ratio});
+  admin = MakeAdmin(parts, absl::OkStatus());
+  if (!config.admin_listen.has_value()) {
+    ASSIGN_OR_RETURN(main, Listen(config, "server.listen", config.listen,
+                                  {inference.get(), admin.get()}));
+    return absl::OkStatus();
+  }
+  ASSIGN_OR_RETURN(admin_only, Listen(config, "server.admin_listen",
+                                      *config.admin_listen, {admin.get()}));
+  no_admin = MakeAdmin(
+      parts,
+      absl::UnimplementedError(absl::StrCat(
+          "this listener has no kvasir.v1.CacheAdmin, which is served on ",
+          admin_only.address.ToString(), " (server.admin_listen)")));
+  ASSIGN_OR_RETURN(main, Listen(config, "server.listen", config.listen,
+                                {inference.get(), no_admin.get()}));
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Listener> KvasirServer::Impl::Listen(
+    const ServerConfig& config, const std::string& what,
+    const HostPort& address, std::vector<grpc::Service*> services) {
+  RETURN_IF_ERROR(CheckCanListen(what, address));
   // Both are process-wide and take effect for servers built afterwards.
   grpc::EnableDefaultHealthCheckService(true);
   grpc::reflection::InitProtoReflectionServerBuilderPlugin();
   grpc::ServerBuilder builder;
   Configure(config, builder);
   int port = 0;
-  builder.AddListeningPort(config.listen.ToString(),
-                           grpc::InsecureServerCredentials(), &port);
-  builder.RegisterService(&inference);
-  builder.RegisterService(&admin);
-  grpc_server = builder.BuildAndStart();
-  if (grpc_server == nullptr || port == 0) {
-    return absl::UnavailableError(
-        absl::StrCat("server.listen ", config.listen.ToString(),
-                     ": gRPC cannot listen on port ", config.listen.port));
+  builder.AddListeningPort(address.ToString(), secrets.MakeCredentials(),
+                           &port);
+  for (grpc::Service* service : services) builder.RegisterService(service);
+  Listener listener;
+  listener.server = builder.BuildAndStart();
+  if (listener.server == nullptr || port == 0) {
+    return absl::UnavailableError(absl::StrCat(what, " ", address.ToString(),
+                                               ": gRPC cannot listen on port ",
+                                               address.port));
   }
-  grpc_address = config.listen;
-  grpc_address.port = port;
-  return absl::OkStatus();
+  listener.address = {address.host, port};
+  WarnIfOpen(what, listener.address, config.secrets);
+  return listener;
 }
 
 absl::StatusOr<std::unique_ptr<KvasirServer>> KvasirServer::Start(
     const ServerConfig& config, std::function<void()> on_broken) {
-  auto impl = std::make_unique<Impl>(config);
+  ASSIGN_OR_RETURN(Secrets::Staged staged, Secrets::Read(config.secrets));
+  auto impl = std::make_unique<Impl>(config, std::move(staged));
   RETURN_IF_ERROR(impl->Listen(config));
-  impl->health = std::make_unique<Health>(
-      impl->grpc_server->GetHealthCheckService(), &impl->state,
-      config.stall_timeout, std::move(on_broken));
+  std::vector<grpc::HealthCheckServiceInterface*> health;
+  for (const Listener* listener : {&impl->main, &impl->admin_only}) {
+    if (listener->server == nullptr) continue;
+    health.push_back(listener->server->GetHealthCheckService());
+  }
+  impl->health =
+      std::make_unique<Health>(std::move(health), &impl->state,
+                               config.stall_timeout, std::move(on_broken));
   ASSIGN_OR_RETURN(
       impl->http,
       MetricsHttp::Start(config.metrics_listen, &impl->state, &impl->exporter));
@@ -170,8 +241,12 @@ KvasirServer::~KvasirServer() {
   // Before the engine goes: calls that end tell it so.
   impl_->health.reset();
   impl_->memory.Stop();
-  impl_->grpc_server->Shutdown(std::chrono::system_clock::now() + kLastWords);
-  impl_->grpc_server->Wait();
+  const auto deadline = std::chrono::system_clock::now() + kLastWords;
+  for (const Listener* listener : {&impl_->main, &impl_->admin_only}) {
+    if (listener->server == nullptr) continue;
+    listener->server->Shutdown(deadline);
+    listener->server->Wait();
+  }
 }
 
 void KvasirServer::SetLoadProgress(int64_t done_bytes, int64_t total_bytes) {
@@ -201,6 +276,11 @@ void KvasirServer::ReleaseReady() {
   impl_->health->Update();
 }
 
+void KvasirServer::Leave() {
+  impl_->state.Leave();
+  impl_->health->Update();
+}
+
 void KvasirServer::BeginDrain() {
   impl_->state.BeginDrain();
   if (impl_->health != nullptr) impl_->health->Update();
@@ -225,13 +305,20 @@ int64_t KvasirServer::FinishDrain(absl::Duration grace) {
 }
 
 const HostPort& KvasirServer::grpc_address() const {
-  return impl_->grpc_address;
+  return impl_->main.address;
+}
+
+std::optional<HostPort> KvasirServer::admin_address() const {
+  if (impl_->admin_only.server == nullptr) return std::nullopt;
+  return impl_->admin_only.address;
 }
 
 const HostPort& KvasirServer::metrics_address() const {
   return impl_->http->address();
 }
 
-const ServerState& KvasirServer::state() const { return impl_->state; }
+ServerState& KvasirServer::state() { return impl_->state; }
+
+Secrets& KvasirServer::secrets() { return impl_->secrets; }
 
 }  // namespace kvasir

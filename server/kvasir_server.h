@@ -3,12 +3,14 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 
 #include "server/config_values.h"
 #include "server/generation_backend.h"
+#include "server/secrets.h"
 #include "server/server_config.h"
 #include "server/server_state.h"
 
@@ -21,8 +23,8 @@ namespace kvasir {
 // NOT_SERVING and calls that need the model are UNAVAILABLE.
 class KvasirServer {
  public:
-  // Takes both ports. ALREADY_EXISTS names a port that is taken; other errors
-  // as of CheckCanListen(). `on_broken` as in Health.
+  // Takes all ports. ALREADY_EXISTS names a port that is taken; other errors
+  // as of Secrets::Read() and CheckCanListen(). `on_broken` as in Health.
   static absl::StatusOr<std::unique_ptr<KvasirServer>> Start(
       const ServerConfig& config, std::function<void()> on_broken);
 
@@ -47,6 +49,9 @@ class KvasirServer {
   void HoldReady();
   void ReleaseReady();
 
+  // NOT_SERVING from now on, although new requests are taken.
+  void Leave();
+
   // NOT_SERVING and no new requests from now on; running ones go on.
   void BeginDrain();
 
@@ -57,9 +62,12 @@ class KvasirServer {
   // With the ports that were picked where 0 was asked for.
   const HostPort& grpc_address() const;
   const HostPort& metrics_address() const;
+  // Where CacheAdmin is alone, if it is.
+  std::optional<HostPort> admin_address() const;
 
-  // For tests.
-  const ServerState& state() const;
+  // Any thread; as long as this lives.
+  ServerState& state();
+  Secrets& secrets();
 
  private:
   struct Impl;

@@ -11,6 +11,7 @@
 #include "server/admin_log.h"
 #include "server/engine_metrics.h"
 #include "server/process_metrics.h"
+#include "server/security_metrics.h"
 #include "server/text.h"
 #include "server/version_choice.h"
 
@@ -32,7 +33,8 @@ void AddServerMetrics(const ServerState& state, const ModelInfo* info,
     out.Add({{"service", service}}, serving ? 1 : 0);
   }
   out.Gauge("kvasir_draining", "Whether the server is draining, 0 or 1.",
-            state.phase() == ServerPhase::kDraining ? 1 : 0);
+            state.phase() == ServerPhase::kDraining || state.leaving() ? 1 : 0);
+  AddReloadMetrics(state, out);
 }
 
 // A refusal is one, whether here or in the engine.
@@ -115,6 +117,7 @@ std::vector<prometheus::MetricFamily> MetricsExporter::Collect() const {
     AddEngineMetrics(models, stats, Clock::Steady().Now(), absl::Now(),
                      families);
   }
+  if (secrets_ != nullptr) AddSecurityMetrics(secrets_->state(), families);
   AddProcessMetrics(families);
   const absl::StatusOr<MemoryState> memory = memory_->ReadState();
   if (memory.ok()) AddMemoryMetrics(*memory, memory_->resizes(), families);

@@ -10,6 +10,7 @@
 #include "server/call_stats.h"
 #include "server/memory_watch.h"
 #include "server/metric_families.h"
+#include "server/secrets.h"
 #include "server/server_state.h"
 
 namespace kvasir {
@@ -27,8 +28,8 @@ void AddCallMetrics(const CallStats::Copy& calls, const std::string& model_name,
 class MetricsExporter final : public prometheus::Collectable {
  public:
   MetricsExporter(const ServerState* state, const CallStats* calls,
-                  const MemoryWatch* memory)
-      : state_(state), calls_(calls), memory_(memory) {}
+                  const MemoryWatch* memory, const Secrets* secrets = nullptr)
+      : state_(state), calls_(calls), memory_(memory), secrets_(secrets) {}
 
   std::vector<prometheus::MetricFamily> Collect() const override;
 
@@ -39,6 +40,7 @@ class MetricsExporter final : public prometheus::Collectable {
   const ServerState* const state_;
   const CallStats* const calls_;
   const MemoryWatch* const memory_;
+  const Secrets* const secrets_;  // may be null
 };
 
 }  // namespace kvasir

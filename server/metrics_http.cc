@@ -135,6 +135,7 @@ std::string WhyNotReady(const ServerState& state) {
     return std::string(accepting.status().message());
   }
   if (!state.healthy()) return "the engine is stalled or broken";
+  if (state.leaving()) return "the server is about to drain";
   return state.ready_held() ? "the cache is being warmed" : "";
 }
 

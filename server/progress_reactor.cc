@@ -84,7 +84,7 @@ void ProgressReactor::OnDone() {
     absl::MutexLock lock(&mu_);
     end = *end_;
   }
-  LogAdminCall(meter_.method(), {CallerName(*context_), change_}, end);
+  LogAdminCall(meter_.method(), {meter_.NameOfCaller(*context_), change_}, end);
   self_.reset();
 }
 

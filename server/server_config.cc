@@ -24,6 +24,7 @@
 #include "server/config_file.h"
 #include "server/config_option.h"
 #include "server/model_list.h"
+#include "server/security_options.h"
 #include "server/size_options.h"
 
 namespace kvasir {
@@ -206,6 +207,15 @@ absl::Status CheckModels(const ParsedConfig& parsed, const ConfigValue& name) {
                      parsed.config.engine);
 }
 
+absl::Status CheckSecurity(const ParsedConfig& parsed) {
+  const auto conflict = FindSecurityConflict(parsed.config);
+  if (!conflict) return absl::OkStatus();
+  const size_t i = IndexOf(conflict->key);
+  return absl::InvalidArgumentError(absl::StrCat(
+      AllConfigOptions()[i].flag, ": wanted ", conflict->wanted, ", found ",
+      QuoteText(parsed.values[i].value), " (", parsed.values[i].origin, ")"));
+}
+
 absl::Status CheckSizes(const ParsedConfig& parsed,
                         const ConfigSources& sources) {
   const CacheSizing& sizing = parsed.config.sizing;
@@ -243,6 +253,7 @@ absl::StatusOr<ParsedConfig> ParseConfig(const ConfigSources& sources) {
     RETURN_IF_ERROR(Apply(option, value, {parsed.config, sources}));
     parsed.values.push_back(std::move(value));
   }
+  RETURN_IF_ERROR(CheckSecurity(parsed));
   RETURN_IF_ERROR(CheckSizes(parsed, sources));
   if (parsed.config.engine.model_path.empty() &&
       parsed.action == ParsedConfig::Action::kServe) {

@@ -14,6 +14,7 @@
 #include "server/cache_sizing.h"
 #include "server/config_values.h"
 #include "server/log.h"
+#include "server/secret_paths.h"
 #include "server/tenant_limits.h"
 #include "server/warm_file.h"
 
@@ -25,12 +26,17 @@ struct ServerConfig {
   CacheSizing sizing;    // where the engine is told no bytes or blocks
 
   HostPort listen;
+  // CacheAdmin alone, which `listen` does not answer then.
+  std::optional<HostPort> admin_listen;
   HostPort metrics_listen;
+  SecretPaths secrets;
+  bool tokens_without_tls = false;
   int64_t max_message_bytes = 0;
   int32_t stream_queue_limit = 0;  // messages that wait for one slow client
   absl::Duration slow_reader_timeout = absl::Seconds(30);
   int64_t max_streams = 2048;  // Generate calls at a time
   std::vector<TenantLimit> tenant_limits;
+  absl::Duration drain_delay;      // NOT_SERVING, and yet serving
   absl::Duration drain_timeout;
   absl::Duration stall_timeout;
 

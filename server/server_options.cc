@@ -41,6 +41,12 @@ absl::Status SetMaxStreams(ConfigTarget target, const std::string& text) {
   return absl::OkStatus();
 }
 
+absl::Status SetAdminListen(ConfigTarget target, const std::string& text) {
+  if (text.empty()) return absl::OkStatus();
+  ASSIGN_OR_RETURN(target.config.admin_listen, ParseHostPort(text));
+  return absl::OkStatus();
+}
+
 absl::Status SetTenantLimits(ConfigTarget target, const std::string& text) {
   ASSIGN_OR_RETURN(target.config.tenant_limits, ParseTenantLimits(text));
   return absl::OkStatus();
@@ -49,9 +55,17 @@ absl::Status SetTenantLimits(ConfigTarget target, const std::string& text) {
 const ConfigOption kOptions[] = {
     {"server.listen", "--listen", "HOST:PORT", "127.0.0.1:8001",
      "Where gRPC listens; port 0 picks one", SetAddress<&ServerConfig::listen>},
+    {"server.admin_listen", "--admin-listen", "HOST:PORT", "",
+     "Where kvasir.v1.CacheAdmin listens, which --listen refuses then; empty: "
+     "where all of gRPC does",
+     SetAdminListen},
     {"metrics.listen", "--metrics-listen", "HOST:PORT", "127.0.0.1:8002",
      "Where /metrics, /livez, /readyz and /healthz listen",
      SetAddress<&ServerConfig::metrics_listen>},
+    {"server.drain_delay", "--drain-delay", "TIME", "0",
+     "How long after SIGTERM requests are still taken, while health says "
+     "NOT_SERVING, so that balancers can look elsewhere first",
+     SetTime<&ServerConfig::drain_delay>},
     {"server.drain_timeout", "--drain-timeout", "TIME", "30s",
      "How long running streams may go on after SIGTERM",
      SetTime<&ServerConfig::drain_timeout>},

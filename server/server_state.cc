@@ -16,7 +16,9 @@ constexpr absl::Duration kDrainRetry = absl::Seconds(5);
 }  // namespace
 
 ServerState::ServerState(int64_t max_message_bytes)
-    : start_time_(absl::Now()), max_message_bytes_(max_message_bytes) {}
+    : start_time_(absl::Now()),
+      last_reload_seconds_(absl::ToUnixSeconds(start_time_)),
+      max_message_bytes_(max_message_bytes) {}
 
 void ServerState::Serve(GenerationBackend* backend) {
   backend_ = backend;
@@ -25,6 +27,11 @@ void ServerState::Serve(GenerationBackend* backend) {
 }
 
 void ServerState::BeginDrain() { phase_ = ServerPhase::kDraining; }
+
+void ServerState::CountReload(bool taken, absl::Time now) {
+  ++(taken ? reloads_ok_ : reloads_failed_);
+  if (taken) last_reload_seconds_ = absl::ToUnixSeconds(now);
+}
 
 void ServerState::SetLoadProgress(int64_t done_bytes, int64_t total_bytes) {
   load_done_bytes_ = done_bytes;

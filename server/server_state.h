@@ -42,11 +42,21 @@ class ServerState {
   // warm.
   void HoldReady() { held_ = true; }
   void ReleaseReady() { held_ = false; }
-  bool ready_held() const { return held_; }
+  // Nor when it is about to drain, and gives others time to look elsewhere.
+  void Leave() { leaving_ = true; }
+  bool leaving() const { return leaving_; }
+  bool ready_held() const { return held_ || leaving_; }
 
   void SetLoadProgress(int64_t done_bytes, int64_t total_bytes);
   int64_t load_done_bytes() const { return load_done_bytes_; }
   int64_t load_total_bytes() const { return load_total_bytes_; }
+
+  // The configuration was read again, and taken over or not.
+  void CountReload(bool taken, absl::Time now);
+  int64_t reloads_ok() const { return reloads_ok_; }
+  int64_t reloads_failed() const { return reloads_failed_; }
+  // Of the last that was taken over, at first the start.
+  int64_t last_reload_unix_seconds() const { return last_reload_seconds_; }
 
   ServerPhase phase() const { return phase_; }
   absl::Time start_time() const { return start_time_; }
@@ -80,6 +90,10 @@ class ServerState {
   std::atomic<ServerPhase> phase_{ServerPhase::kLoading};
   std::atomic<bool> healthy_{false};
   std::atomic<bool> held_{false};
+  std::atomic<bool> leaving_{false};
+  std::atomic<int64_t> reloads_ok_{0};
+  std::atomic<int64_t> reloads_failed_{0};
+  std::atomic<int64_t> last_reload_seconds_;
   std::atomic<int64_t> load_done_bytes_{0};
   std::atomic<int64_t> load_total_bytes_{0};
 };

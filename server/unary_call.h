@@ -54,7 +54,8 @@ class UnaryCall {
     }
     meter_.End(static_cast<grpc::StatusCode>(status.code()));
     if (AdminOperationOf(meter_.method()) != nullptr) {
-      LogAdminCall(meter_.method(), {CallerName(*context_), change_}, status);
+      LogAdminCall(meter_.method(), {meter_.NameOfCaller(*context_), change_},
+                   status);
     }
     reactor_->Finish(ToGrpcStatus(status, EchoedRequestId(*context_)));
     return reactor_;
@@ -135,12 +136,15 @@ inline absl::Status NotBuilt(std::string_view method) {
       absl::StrCat(View(method), " is not built in this version"));
 }
 
-// A stream that ends before it begins. Destroys itself.
+// A stream that ends before it begins, since the method is not built or for
+// another reason. Destroys itself.
 class RefusedStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
  public:
-  RefusedStream(CallStats* stats, std::string_view method) {
+  RefusedStream(CallStats* stats, std::string_view method)
+      : RefusedStream(stats, method, NotBuilt(method)) {}
+  RefusedStream(CallStats* stats, std::string_view method,
+                const absl::Status& status) {
     CallMeter meter(stats, method);
-    const absl::Status status = NotBuilt(method);
     meter.End(static_cast<grpc::StatusCode>(status.code()));
     Finish(ToGrpcStatus(status));
   }

@@ -113,9 +113,11 @@ class LiveServer {
   // How a call of `method`, "kvasir.v1.Inference/Generate" or another, ends
   // whose request is `bytes`.
   grpc::Status CallWithBytes(const std::string& method,
-                             const std::string& bytes) {
+                             const std::string& bytes,
+                             const std::string& token = "") {
     grpc::GenericStub stub(channel_);
     grpc::ClientContext context;
+    if (!token.empty()) context.AddMetadata("authorization", "Bearer " + token);
     grpc::CompletionQueue queue;
     const grpc::Slice slice(bytes);
     const grpc::ByteBuffer request(&slice, 1);

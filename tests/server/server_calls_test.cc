@@ -280,29 +280,6 @@ TEST_F(ServerCallsTest, CancelledCallSparesASuccessorOfItsId) {
   sink->Push(FinishedEvent{});
 }
 
-// SRV-3: SO_REUSEPORT, a default of both libraries, would let two daemons share
-// a port and answer each other's calls.
-TEST(TakenPortTest, EachListenerNamesItsPort) {
-  LiveServer first;
-  ServerConfig config = LiveServer::Config();
-  config.listen = first.server().grpc_address();
-  absl::Status status = KvasirServer::Start(config, nullptr).status();
-  EXPECT_TRUE(absl::IsAlreadyExists(status)) << status;
-  EXPECT_THAT(std::string(status.message()),
-              HasSubstr("server.listen " + config.listen.ToString()));
-  config = LiveServer::Config();
-  config.metrics_listen = first.server().metrics_address();
-  status = KvasirServer::Start(config, nullptr).status();
-  EXPECT_TRUE(absl::IsAlreadyExists(status)) << status;
-  EXPECT_THAT(std::string(status.message()), HasSubstr("metrics.listen"));
-  // The wildcard covers the port, too.
-  config = LiveServer::Config();
-  config.listen = {"0.0.0.0", first.server().grpc_address().port};
-  EXPECT_TRUE(
-      absl::IsAlreadyExists(KvasirServer::Start(config, nullptr).status()));
-  config.listen = {"no.such.host.invalid", 1};
-  EXPECT_TRUE(
-      absl::IsInvalidArgument(KvasirServer::Start(config, nullptr).status()));
 }
 
 TEST_F(ServerCallsTest, ModelsAndTheirPages) {
