@@ -160,7 +160,8 @@ struct Engine::Impl {
   StatsBoard board;
   VersionDirectory directory;
 
-  VersionKeeper versions;  // the engine thread's
+  VersionKeeper versions;                  // the engine thread's
+  std::vector<TenantShare> tenant_quotas;  // in force; the engine thread's
   std::unique_ptr<EngineLoop> loop;
   std::thread thread;
   VersionLoader loader;
@@ -173,6 +174,7 @@ Engine::Impl::Impl(const EngineOptions& options, const KvLayout& layout,
       promise(PromisedTokens(*cache)),
       inbox(options.inbox_limit),
       versions(cache.get(), &directory),
+      tenant_quotas(options.tenant_quotas),
       loader({.options = options,
               .layout = layout,
               .directory = &directory,
@@ -361,6 +363,16 @@ absl::StatusOr<std::vector<CachedPrefix>> Engine::ListPrefixes(
   PrefixListOrder order{.selection = selection};
   RETURN_IF_ERROR(impl_->Walk(order, wanted));
   return TakeSorted(order);
+}
+
+absl::Status Engine::SetTenantQuotas(std::vector<TenantShare> quotas) {
+  return impl_->BetweenSteps(
+      [this, quotas = std::move(quotas)](KvCache& cache, VersionKeeper&) {
+        const absl::Status replaced =
+            ReplaceTenantQuotas(impl_->tenant_quotas, quotas, cache);
+        if (replaced.ok()) impl_->tenant_quotas = quotas;
+        return replaced;
+      });
 }
 
 absl::StatusOr<CachedPrefix> Engine::GetPrefix(std::string_view id) {

@@ -190,6 +190,11 @@ class Engine {
   absl::StatusOr<EvictedPrefixes> FlushPrefixes(
       const PrefixSelection& selection, const StillWanted& wanted = nullptr);
 
+  // Replaces the tenants' quotas by these, all of them or, with an error as at
+  // the start, none. A tenant that is left out has none any more; what it kept
+  // stays until somebody needs the room.
+  absl::Status SetTenantQuotas(std::vector<TenantShare> quotas);
+
   // Changes the size of the cache while requests run; the order's sink is told
   // how it goes. UNAVAILABLE once the engine ends; the sink then gets nothing.
   absl::Status ResizeCache(ResizeOrder order);

@@ -272,4 +272,25 @@ absl::Status ApplyTenantQuotas(absl::Span<const TenantShare> tenants,
   return absl::OkStatus();
 }
 
+absl::Status ReplaceTenantQuotas(absl::Span<const TenantShare> before,
+                                 absl::Span<const TenantShare> tenants,
+                                 KvCache& cache) {
+  const auto take_back = [&cache](absl::Span<const TenantShare> given) {
+    for (const TenantShare& tenant : given) {
+      // No quota fits always; a tenant beyond the most there may be has none.
+      cache.SetTenantQuota(tenant.salt, {}).IgnoreError();
+    }
+  };
+  take_back(before);
+  const absl::Status applied = ApplyTenantQuotas(tenants, cache);
+  if (applied.ok()) return applied;
+  take_back(tenants);
+  // In a cache that has shrunk since, even those may be too much.
+  const absl::Status restored = ApplyTenantQuotas(before, cache);
+  if (restored.ok()) return applied;
+  return absl::Status(applied.code(),
+                      absl::StrCat(applied.message(), "; and of those before: ",
+                                   restored.message()));
+}
+
 }  // namespace kvasir

@@ -105,6 +105,12 @@ class PrefixDesk {
 absl::Status ApplyTenantQuotas(absl::Span<const TenantShare> tenants,
                                KvCache& cache);
 
+// Gives tenants these quotas in place of those that were applied before. If one
+// cannot be applied, all are as they were, as far as they still fit.
+absl::Status ReplaceTenantQuotas(absl::Span<const TenantShare> before,
+                                 absl::Span<const TenantShare> tenants,
+                                 KvCache& cache);
+
 }  // namespace kvasir
 
 #endif  // KVASIR_ENGINE_PREFIX_DESK_H_

@@ -17,13 +17,19 @@
 #include "absl/status/status.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/time/clock.h"
 
 #include "cache/base/clock.h"
+#include "cache/base/status_macros.h"
 #include "grpc/support/log.h"
+#include "server/config_reload.h"
 #include "server/generation_backend.h"
 #include "server/kvasir_server.h"
 #include "server/log.h"
 #include "server/model_load.h"
+#include "server/secrets.h"
+#include "server/service_notify.h"
 #include "server/signals.h"
 #include "server/start_warmup.h"
 #include "server/text.h"
@@ -97,6 +103,8 @@ void LogReady(const KvasirServer& server, const GenerationBackend& backend,
   Log(LogLevel::kInfo, "kvasird is ready",
       {{"grpc", server.grpc_address().ToString()},
        {"metrics", server.metrics_address().ToString()},
+       {"admin",
+        server.admin_address().value_or(server.grpc_address()).ToString()},
        {"model", ModelNames(backend)},
        {"backend", info.backend},
        {"threads", absl::StrCat(info.thread_count)},
@@ -123,7 +131,10 @@ std::string WithOptionNames(const absl::Status& status) {
 
 class Daemon {
  public:
-  explicit Daemon(const ServerConfig& config) : config_(config) {
+  Daemon(const ConfigSources& sources, ParsedConfig parsed)
+      : sources_(sources),
+        parsed_(std::move(parsed)),
+        notifier_(sources.environment, getpid()) {
     woken_by_loss = &signals_;
   }
   ~Daemon() { woken_by_loss = nullptr; }
@@ -135,19 +146,36 @@ class Daemon {
   int Load();
   int ServeUntilSignal();
   int Drain();
+  // Signals::Wait(), with signs of life for a service manager meanwhile.
+  Signals::Event Wait(absl::Duration timeout);
+  // Whether they may be given: nothing stands still that should move.
+  bool Moves() const;
+  // Lets others look elsewhere; ends the process on a further signal.
+  void WaitBeforeDrain();
+  static void StopAtOnceOn(const Signals::Event& event);
   // Lets the server be ready when its cache is warm, or when it has waited long
   // enough.
   void LookAtWarmup();
   void BecomeReady();
+  void BeginWarmup();
 
-  const ServerConfig& config_;
+  // SIGHUP. Takes over all that it may, or says why nothing.
+  void Reload();
+  absl::Status TryReload();
+
+  const ConfigSources& sources_;
+  ParsedConfig parsed_;  // in force
+  const ServerConfig& config_ = parsed_.config;
   Signals signals_;
+  ServiceNotifier notifier_;
   std::atomic<bool> broken_{false};
   std::unique_ptr<KvasirServer> server_;
   GenerationBackend* backend_ = nullptr;  // the server's
 
   std::optional<StartWarmup> warmup_;  // while anybody cares for its end
   bool ready_ = false;
+  bool draining_ = false;
+  bool reload_waits_ = false;  // for the model to be loaded
   absl::Duration ready_by_ = absl::InfiniteDuration();  // steady
 };
 
@@ -173,6 +201,7 @@ int Daemon::Load() {
       {{"path", ModelPaths(config_.engine)},
        {"grpc", server_->grpc_address().ToString()},
        {"metrics", server_->metrics_address().ToString()}});
+  notifier_.Status("loading the model");
   EngineOptions options = config_.engine;
   // The server outlives the engine, but not its own pointer here.
   KvasirServer* const server = server_.get();
@@ -189,10 +218,12 @@ int Daemon::Load() {
       },
       [this] { signals_.Wake(); });
   while (!load.done()) {
-    const Signals::Event event = signals_.Wait(absl::InfiniteDuration());
-    if (event.signal == 0) continue;
+    const Signals::Event event = Wait(absl::InfiniteDuration());
+    if (event.signal == SIGHUP) reload_waits_ = true;
+    if (event.signal == 0 || event.signal == SIGHUP) continue;
     Log(LogLevel::kInfo, "stopping while the model loads",
         {{"signal", NameOf(event.signal)}});
+    notifier_.Stopping("stopping while the model loads");
     load.Abandon();
     // Nothing is half done that anybody could miss.
     if (!load.WaitDone(kAbandonGrace)) _exit(0);
@@ -217,17 +248,24 @@ int Daemon::Load() {
     return -1;
   }
   ready_by_ = Clock::Steady().Now() + config_.warm_deadline;
+  notifier_.Status("warming the cache");
+  BeginWarmup();
+  return -1;
+}
+
+void Daemon::BeginWarmup() {
   warmup_.emplace(&config_.warm, [this] { signals_.Wake(); });
   Log(LogLevel::kInfo, "warming the cache",
       {{"prefixes", absl::StrCat(config_.warm.request.prompts_size())},
        {"deadline", absl::FormatDuration(config_.warm_deadline)}});
   warmup_->Begin(*backend_);
   LookAtWarmup();
-  return -1;
 }
 
 void Daemon::BecomeReady() {
   ready_ = true;
+  notifier_.Ready(absl::StrCat("serving ", ModelNames(*backend_), " on ",
+                               server_->grpc_address().ToString()));
   server_->ReleaseReady();
   LogReady(*server_, *backend_, *FirstVersion(*backend_));
 }
@@ -244,17 +282,103 @@ void Daemon::LookAtWarmup() {
   }
 }
 
+bool Daemon::Moves() const {
+  // A load and a drain have limits of their own.
+  return backend_ == nullptr || draining_ || server_->state().healthy();
+}
+
+Signals::Event Daemon::Wait(absl::Duration timeout) {
+  const absl::Duration deadline = Clock::Steady().Now() + timeout;
+  while (true) {
+    const absl::Duration until = std::min(deadline, notifier_.next_sign());
+    const Signals::Event event = signals_.Wait(
+        std::max(until - Clock::Steady().Now(), absl::ZeroDuration()));
+    const absl::Duration now = Clock::Steady().Now();
+    if (Moves()) {
+      notifier_.GiveSign(now);
+    } else if (now >= notifier_.next_sign()) {
+      notifier_.SkipSign(now);
+    }
+    if (event.signal != 0 || event.woken || now >= deadline) return event;
+  }
+}
+
+void Daemon::Reload() {
+  Log(LogLevel::kInfo, "reading the configuration again");
+  notifier_.Reloading(Clock::Steady().Now());
+  const absl::Status status = TryReload();
+  server_->state().CountReload(status.ok(), absl::Now());
+  if (status.ok()) {
+    Log(LogLevel::kInfo, "the configuration is in force");
+  } else {
+    Log(LogLevel::kError,
+        "the configuration is not in order, the old one stays",
+        {{"reason", std::string(status.message())}});
+  }
+  // A manager waits for this after each reload, whatever came of it.
+  if (ready_) {
+    notifier_.Ready(status.ok() ? "serving, the configuration is in force"
+                                : "serving, the new configuration is faulty");
+  }
+}
+
+absl::Status Daemon::TryReload() {
+  ASSIGN_OR_RETURN(ParsedConfig fresh, ParseConfig(sources_));
+  ConfigChange change = CompareConfig(parsed_.values, fresh.values);
+  const SecretPaths& paths = fresh.config.secrets;
+  const bool fits = server_->secrets().Fits(paths);
+  std::optional<Secrets::Staged> secrets;
+  if (fits) {
+    ASSIGN_OR_RETURN(secrets, Secrets::Read(paths));
+  }
+  // The last that may fail, and so the first that is done.
+  if (change.Takes("cache.tenant_quotas")) {
+    RETURN_IF_ERROR(
+        backend_->SetTenantQuotas(fresh.config.engine.tenant_quotas));
+  }
+  if (fits) {
+    server_->secrets().Apply(*std::move(secrets));
+  } else {
+    change.needs_restart.push_back("whether there is TLS or are tokens");
+  }
+  SetLogging(fresh.config.log_format, fresh.config.log_level);
+  if (!change.needs_restart.empty()) {
+    Log(LogLevel::kWarning, "a changed option needs a restart",
+        {{"options", absl::StrJoin(change.needs_restart, ",")}});
+  }
+  parsed_.values = AfterReload(parsed_.values, fresh.values);
+  // It reads the old list.
+  warmup_.reset();
+  ServerConfig& config = parsed_.config;
+  config.warm = std::move(fresh.config.warm);
+  config.engine.tenant_quotas = std::move(fresh.config.engine.tenant_quotas);
+  config.log_format = fresh.config.log_format;
+  config.log_level = fresh.config.log_level;
+  if (fits) config.secrets = paths;
+  if (config.warm.request.prompts_size() > 0) {
+    BeginWarmup();
+  } else if (!ready_) {
+    BecomeReady();
+  }
+  return absl::OkStatus();
+}
+
 int Daemon::ServeUntilSignal() {
+  if (reload_waits_) Reload();
   while (true) {
     const Signals::Event event =
-        signals_.Wait(ready_ ? absl::InfiniteDuration()
-                             : std::max(ready_by_ - Clock::Steady().Now(),
-                                        absl::ZeroDuration()));
+        Wait(ready_ ? absl::InfiniteDuration()
+                    : std::max(ready_by_ - Clock::Steady().Now(),
+                               absl::ZeroDuration()));
     if (event.signal == 0) LookAtWarmup();
-    if (event.signal != 0) {
+    if (event.signal == SIGHUP) {
+      Reload();
+    } else if (event.signal != 0) {
       Log(LogLevel::kInfo, "draining",
           {{"signal", NameOf(event.signal)},
+           {"delay", absl::FormatDuration(config_.drain_delay)},
            {"timeout", absl::FormatDuration(config_.drain_timeout)}});
+      WaitBeforeDrain();
       return 0;
     }
     if (listener_lost) {
@@ -270,7 +394,26 @@ int Daemon::ServeUntilSignal() {
   }
 }
 
+void Daemon::WaitBeforeDrain() {
+  notifier_.Stopping("draining");
+  if (config_.drain_delay == absl::ZeroDuration()) return;
+  server_->Leave();
+  const absl::Duration deadline = Clock::Steady().Now() + config_.drain_delay;
+  while (Clock::Steady().Now() < deadline && !broken_) {
+    StopAtOnceOn(Wait(deadline - Clock::Steady().Now()));
+  }
+}
+
+void Daemon::StopAtOnceOn(const Signals::Event& event) {
+  if (event.signal == 0 || event.signal == SIGHUP) return;
+  Log(LogLevel::kWarning, "stopping at once",
+      {{"signal", NameOf(event.signal)}});
+  _exit(kSignalExitBase + event.signal);
+}
+
 int Daemon::Drain() {
+  draining_ = true;
+  notifier_.Stopping("draining");
   if (warmup_.has_value()) warmup_->CallOff();
   server_->BeginDrain();
   std::atomic<bool> drained{false};
@@ -288,14 +431,9 @@ int Daemon::Drain() {
   const absl::Duration patience = config_.drain_timeout + kStuckGrace;
   const absl::Duration deadline = Clock::Steady().Now() + patience;
   while (!drained) {
-    const Signals::Event event =
-        signals_.Wait(deadline - Clock::Steady().Now());
-    if (event.signal != 0) {
-      Log(LogLevel::kWarning, "stopping at once",
-          {{"signal", NameOf(event.signal)}});
-      _exit(kSignalExitBase + event.signal);
-    }
-    if (!event.woken && !drained) {
+    const Signals::Event event = Wait(deadline - Clock::Steady().Now());
+    StopAtOnceOn(event);
+    if (Clock::Steady().Now() >= deadline && !drained) {
       Log(LogLevel::kError, "the engine does not end, giving up");
       _exit(1);
     }
@@ -316,11 +454,11 @@ void RaiseFileLimit() {
 
 }  // namespace
 
-int RunDaemon(const ServerConfig& config) {
-  SetLogging(config.log_format, config.log_level);
+int RunDaemon(const ConfigSources& sources, ParsedConfig parsed) {
+  SetLogging(parsed.config.log_format, parsed.config.log_level);
   RaiseFileLimit();
   gpr_set_log_function(&LogFromGrpc);
-  return Daemon(config).Run();
+  return Daemon(sources, std::move(parsed)).Run();
 }
 
 }  // namespace kvasir

@@ -74,6 +74,9 @@ class EngineBackend final : public GenerationBackend {
       const PrefixSelection& selection, const StillWanted& wanted) override {
     return engine_->FlushPrefixes(selection, wanted);
   }
+  absl::Status SetTenantQuotas(std::vector<TenantShare> quotas) override {
+    return engine_->SetTenantQuotas(std::move(quotas));
+  }
   absl::Status ResizeCache(ResizeOrder order) override {
     return engine_->ResizeCache(std::move(order));
   }

@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "absl/status/statusor.h"
 
@@ -36,8 +37,7 @@ int main(int argc, char** argv) {
   sources.arguments.assign(argv + 1, argv + argc);
   sources.environment = Environment;
   sources.memory_limit = MemoryLimitBytes;
-  const absl::StatusOr<kvasir::ParsedConfig> parsed =
-      kvasir::ParseConfig(sources);
+  absl::StatusOr<kvasir::ParsedConfig> parsed = kvasir::ParseConfig(sources);
   if (!parsed.ok()) {
     std::fprintf(stderr, "kvasird: %s\n",
                  std::string(parsed.status().message()).c_str());
@@ -53,5 +53,5 @@ int main(int argc, char** argv) {
     case kvasir::ParsedConfig::Action::kServe:
       break;
   }
-  return kvasir::RunDaemon(parsed->config);
+  return kvasir::RunDaemon(sources, *std::move(parsed));
 }

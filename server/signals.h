@@ -8,16 +8,16 @@
 
 namespace kvasir {
 
-// What the main thread waits for: a signal that asks the daemon to end, or a
-// word from another thread.
+// What the main thread waits for: a signal, or a word from another thread.
 //
 // Signals come through a descriptor, so that no code runs inside a handler and
 // they work for process 1, too. To be made before any other thread, which
-// inherit that SIGINT and SIGTERM are blocked. SIGPIPE is ignored from then on.
+// inherit that SIGINT, SIGTERM and SIGHUP are blocked. SIGPIPE is ignored from
+// then on.
 class Signals {
  public:
   struct Event {
-    int signal = 0;      // SIGINT or SIGTERM, 0 if none
+    int signal = 0;      // SIGINT, SIGTERM or SIGHUP, 0 if none
     bool woken = false;  // Wake() was called
   };
 

@@ -117,6 +117,32 @@ TEST_F(PrefixDeskTest, FindsBySaltHashAndVersion) {
               HasSubstr("no model \"x\""));
 }
 
+// Operators change quotas while requests run: all of a list or none.
+TEST_F(PrefixDeskTest, QuotasAreReplacedAsAWhole) {
+  const auto floor_of = [](const std::string& salt, int64_t blocks) {
+    return TenantShare{.salt = salt, .floor = {.blocks = blocks}};
+  };
+  const int64_t total = cache_->Capacity().total_blocks;
+  const auto kept = [&] { return cache_->KeptBlocks(total); };
+  const int64_t most = total * kMaxKeptPercent / 100;
+  const std::vector<TenantShare> first = {floor_of("tenant", 3),
+                                          floor_of("b", most - 3)};
+  ASSERT_TRUE(ReplaceTenantQuotas({}, first, *cache_).ok());
+  EXPECT_EQ(kept(), most);
+  // Each fits in place of the old ones, though not beside them.
+  const std::vector<TenantShare> second = {floor_of("c", most)};
+  ASSERT_TRUE(ReplaceTenantQuotas(first, second, *cache_).ok());
+  EXPECT_EQ(kept(), most);
+  const absl::Status refused = ReplaceTenantQuotas(
+      second, std::vector{floor_of("tenant", 3), floor_of("b", most)}, *cache_);
+  EXPECT_TRUE(absl::IsResourceExhausted(refused)) << refused;
+  EXPECT_THAT(std::string(refused.message()),
+              HasSubstr("tenant_quotas: \"b\": wanted floors of at most"));
+  EXPECT_EQ(kept(), most) << "those of the second list";
+  ASSERT_TRUE(ReplaceTenantQuotas(second, {}, *cache_).ok());
+  EXPECT_EQ(kept(), 0);
+}
+
 // Nobody types 64 digits; nobody may hit another prefix by typing few.
 TEST_F(PrefixDeskTest, LeadingDigitsNameWhatOnlyOneBeginsWith) {
   const CachedPrefix one = List({}).at(1);
