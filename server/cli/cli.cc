@@ -2,6 +2,7 @@
 
 #include <cstdio>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "server/cli/commands.h"
@@ -16,6 +17,26 @@ constexpr const char* kFooter =
     "the gRPC code "
     "for an error of the call.\n"
     "kvasir COMMAND --help tells more.";
+
+void AddConnection(CLI::App& app, ConnectionOptions& options) {
+  app.add_option("--token-file", options.token_file,
+                 "File with the token to present, nothing else in it")
+      ->envname("KVASIR_TOKEN_FILE")
+      ->type_name("FILE");
+  app.add_flag("--tls", options.tls,
+               "Connect by TLS; so do the options that follow");
+  app.add_option("--tls-ca", options.tls_ca,
+                 "PEM file with the roots to trust; default: the system's")
+      ->type_name("FILE");
+  app.add_option("--tls-cert", options.tls_cert,
+                 "PEM file with this client's certificate")
+      ->type_name("FILE");
+  app.add_option("--tls-key", options.tls_key, "PEM file with its private key")
+      ->type_name("FILE");
+  app.add_option("--tls-server-name", options.tls_server_name,
+                 "Name in the server's certificate, if not the host's")
+      ->type_name("NAME");
+}
 
 void AddGlobals(CLI::App& app, Globals& globals, std::string& timeout,
                 std::string& output) {
@@ -50,6 +71,8 @@ int RunCli(const std::vector<std::string>& arguments) {
   std::string timeout;
   std::string output = "table";
   AddGlobals(app, globals, timeout, output);
+  ConnectionOptions connection;
+  AddConnection(app, connection);
   Action action;
   AddGenerateCommand(app, action);
   AddChatCommand(app, action);
@@ -78,6 +101,12 @@ int RunCli(const std::vector<std::string>& arguments) {
     }
     globals.timeout = *time;
   }
+  absl::StatusOr<Connection> read = ReadConnection(connection);
+  if (!read.ok()) {
+    Complain(std::string(read.status().message()));
+    return kExitUsage;
+  }
+  globals.connection = *std::move(read);
   const int code = action(globals);
   // Never success without the output, as on a full disk.
   return CloseStdout() || code != kExitOk ? code : kExitOutput;

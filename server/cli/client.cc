@@ -75,8 +75,7 @@ Client::Client(const Globals& globals) : globals_(globals) {
   grpc::ChannelArguments arguments;
   arguments.SetMaxReceiveMessageSize(kMaxReceiveBytes);
   arguments.SetUserAgentPrefix("kvasir/" KVASIR_VERSION);
-  channel_ = grpc::CreateCustomChannel(
-      globals.address, grpc::InsecureChannelCredentials(), arguments);
+  channel_ = OpenChannel(globals.address, globals.connection, arguments);
   inference_ = v1::Inference::NewStub(channel_);
   admin_ = v1::CacheAdmin::NewStub(channel_);
 }
@@ -90,7 +89,12 @@ bool Client::Connect() {
         !channel_->WaitForStateChange(state, deadline)) {
       Complain(absl::StrCat("cannot connect to ", globals_.address,
                             " (is kvasird running? --addr or KVASIR_ADDR "
-                            "names another server)"));
+                            "names another server",
+                            globals_.connection.tls
+                                ? "; with TLS: does it speak it, are --tls-ca "
+                                  "and --tls-server-name its, and does it want "
+                                  "a client's --tls-cert?)"
+                                : "; one with TLS wants --tls)"));
       return false;
     }
   }

@@ -11,6 +11,7 @@
 
 #include "kvasir/v1/cache_admin.grpc.pb.h"
 #include "kvasir/v1/inference.grpc.pb.h"
+#include "server/cli/connection.h"
 
 namespace kvasir::cli {
 
@@ -28,6 +29,7 @@ struct Globals {
   bool json = false;                      // -o json
   bool quiet = false;                     // no notes on stderr
   bool verbose = false;
+  Connection connection;
 };
 
 // Where notes and errors go, in colour if a person watches.
