@@ -2,7 +2,9 @@
 
 #include <utility>
 
+#include "cache/base/check.h"
 #include "cache/base/clock.h"
+#include "grpc/health/v1/health.pb.h"
 #include "server/log.h"
 
 namespace kvasir {
@@ -20,6 +22,9 @@ Health::Health(std::vector<grpc::HealthCheckServiceInterface*> services,
       state_(state),
       on_broken_(std::move(on_broken)),
       stall_(stall_limit) {
+  // gRPC's health service is made without descriptors. That this one is used
+  // links it, so that reflection can tell what it lists.
+  KV_CHECK(::grpc::health::v1::HealthCheckRequest::descriptor() != nullptr);
   Tell("liveness", true);
   for (const char* name : kServices) Tell(name, false);
   thread_ = std::thread([this] { Run(); });

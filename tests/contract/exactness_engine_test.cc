@@ -1,7 +1,7 @@
-// Contract C2 through the whole engine: the logits that each token is drawn
-// from are bit-equal whatever the batch, the chunks, the threads, the cache's
-// contents and the pressure on it. On made-up models of several weight types,
-// and on SmolLM2 where KVASIR_TEST_MODEL names its file.
+// Contract C2, FIELD_CASES DET-1, through the whole engine: the logits that
+// each token is drawn from are bit-equal whatever the batch, the chunks, the
+// threads, the cache's contents and the pressure on it. On made-up models of
+// several weight types, and on SmolLM2 where KVASIR_TEST_MODEL names its file.
 
 #include <cstdint>
 #include <cstdlib>

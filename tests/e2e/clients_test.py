@@ -3,42 +3,23 @@
 Needs KVASIR_TEST_MODEL (a GGUF) and the packages of requirements.txt; ctest runs
 it with the folder of the programs and of the proto files as arguments.
 """
-import atexit
 import os
-import shutil
-import signal
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 import unittest
 import urllib.request
 
-BIN, PROTO = sys.argv[1:3]
-MODEL = os.environ.get("KVASIR_TEST_MODEL")
-SKIPPED = 77  # what ctest takes for "not run here"
+import harness
+from harness import FOLDER, MODEL, PATIENCE, SKIPPED, Daemon
+import grpc
 
-try:
-    import grpc
-    import grpc_tools
-    from grpc_tools import protoc
-except ImportError:
-    grpc = None
-if grpc is None or not MODEL:
-    print("left out: needs grpcio, grpcio-tools and KVASIR_TEST_MODEL")
+if not MODEL:
+    print("left out: needs KVASIR_TEST_MODEL")
     sys.exit(SKIPPED)
-
-# Protobuf's Python code imports its siblings by path, so the stubs get a folder
-# of their own on the path.
-STUBS = tempfile.mkdtemp(prefix="kvasir_stubs_")
-atexit.register(shutil.rmtree, STUBS, ignore_errors=True)
-sys.path.insert(0, STUBS)
-WELL_KNOWN = os.path.join(os.path.dirname(grpc_tools.__file__), "_proto")
-assert protoc.main(["protoc", f"-I{PROTO}", f"-I{WELL_KNOWN}",
-                    f"--python_out={STUBS}", f"--grpc_python_out={STUBS}"]
-                   + [f"{PROTO}/kvasir/v1/{name}.proto" for name in
-                      ("common", "inference", "cache_admin")]) == 0
+harness.make_stubs("kvasir/v1/common.proto", "kvasir/v1/inference.proto",
+                   "kvasir/v1/cache_admin.proto")
 from kvasir.v1 import cache_admin_pb2, cache_admin_pb2_grpc  # noqa: E402
 from kvasir.v1 import common_pb2, inference_pb2, inference_pb2_grpc  # noqa: E402
 
@@ -47,43 +28,6 @@ TOKENS = 24
 PROMPTS = ["The capital of France is", "Once upon a time there was a king who",
            "def fibonacci(n):", "Water boils at", "The three primary colours",
            "In the year 1969", "My favourite recipe needs", "1, 2, 3, 4,"]
-# Long enough for a busy machine: a bound on hanging, not on speed.
-PATIENCE = 240
-
-
-class Daemon:
-    """A kvasird of this test's own, on ports that the system picks."""
-
-    def __init__(self, *arguments):
-        self.log = tempfile.NamedTemporaryFile("w+", prefix="kvasird_")
-        self.process = subprocess.Popen(
-            [f"{BIN}/kvasird", f"--model=smol={MODEL}", "--listen=127.0.0.1:0",
-             "--metrics-listen=127.0.0.1:0", "--config=/dev/null", *arguments],
-            stderr=self.log, stdout=self.log)
-        ready = self.wait_for_line("kvasird is ready")
-        fields = dict(word.split("=", 1) for word in ready.split()
-                      if "=" in word)
-        self.address, self.metrics = fields["grpc"], fields["metrics"]
-
-    def wait_for_line(self, text):
-        end = time.monotonic() + PATIENCE
-        while time.monotonic() < end and self.process.poll() is None:
-            for line in self.lines():
-                if text in line and line.endswith("\n"):
-                    return line
-            time.sleep(0.02)
-        raise AssertionError(f"no {text!r}:\n" + "".join(self.lines()))
-
-    def lines(self):
-        with open(self.log.name, encoding="utf-8") as log:
-            return log.readlines()
-
-    def stop(self):
-        self.process.send_signal(signal.SIGTERM)
-        code = self.process.wait(PATIENCE)
-        self.log.close()
-        return code
-
 
 def request(prompt, **stopping):
     stopping.setdefault("max_tokens", TOKENS)
@@ -117,7 +61,7 @@ def stream_for_ever(address):
 class Clients(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        cls.daemon = Daemon()
+        cls.daemon = Daemon(f"smol={MODEL}")
         cls.channel = grpc.insecure_channel(cls.daemon.address)
         cls.stub = inference_pb2_grpc.InferenceStub(cls.channel)
         cls.admin = cache_admin_pb2_grpc.CacheAdminStub(cls.channel)
@@ -312,9 +256,9 @@ class Clients(unittest.TestCase):
 class SeveralModels(unittest.TestCase):
     def test_two_files_are_two_models_in_one_daemon(self):
         """Of equal weights: answers agree, cached blocks do not."""
-        second = os.path.join(STUBS, "second.gguf")
+        second = os.path.join(FOLDER, "second.gguf")
         os.symlink(os.path.abspath(MODEL), second)
-        daemon = Daemon(f"--model=other={second}")
+        daemon = Daemon(f"smol={MODEL}", f"--model=other={second}")
         with grpc.insecure_channel(daemon.address) as channel:
             stub = inference_pb2_grpc.InferenceStub(channel)
             models = stub.ListModels(inference_pb2.ListModelsRequest()).models
