@@ -37,7 +37,10 @@ ROOMS = [
     ("engine/backend/cuda/", BACKEND + "|engine/backend/cuda/",
      STD_ABSL + "|cuda|cublas"),
     ("engine/backend/", BACKEND, STD_ABSL + "|hwy/"),
-    ("engine/model/", MODEL, STD_ABSL + "|openssl/|pcre2"),
+    ("engine/template/", BASE + r"|engine/template/",
+     STD_ABSL + r"|nlohmann/json\.hpp$"),
+    ("engine/model/", MODEL + r"|engine/template/",
+     STD_ABSL + "|openssl/|pcre2"),
     ("engine/", MODEL + r"|cache/|engine/[a-z_]+\.h$", STD_ABSL + "|openssl/"),
     ("server/", BASE + r"|cache/(snapshot|retention|resize_planner)\.h$|"
      r"server/|proto/|"

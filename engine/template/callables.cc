@@ -1,0 +1,105 @@
+#include "engine/template/callables.h"
+
+#include <cstdint>
+
+#include "absl/status/status.h"
+
+#include "cache/base/status_macros.h"
+#include "engine/template/operations.h"
+
+namespace kvasir::jinja {
+namespace {
+
+Value Method(NativeFunction function, std::shared_ptr<Object> self) {
+  return Value::FromObject(std::make_shared<NativeCallable>(
+      function, Value::FromObject(std::move(self))));
+}
+
+absl::StatusOr<Value> CallCycle(Runtime&, const Value& self,
+                                const Arguments& arguments) {
+  const ValueList& choices = arguments.positional;
+  if (choices.empty()) {
+    return absl::InvalidArgumentError("no items for cycling given");
+  }
+  return choices[self.AsObject<Loop>()->index() % choices.size()];
+}
+
+absl::StatusOr<Value> CallChanged(Runtime& runtime, const Value& self,
+                                  const Arguments& arguments) {
+  ASSIGN_OR_RETURN(const bool changed, self.AsObject<Loop>()->Changed(
+                                           runtime, arguments.positional));
+  return Value::Bool(changed);
+}
+
+absl::StatusOr<Value> CallNext(Runtime&, const Value& self, const Arguments&) {
+  return self.AsObject<Cycler>()->Next();
+}
+
+absl::StatusOr<Value> CallReset(Runtime&, const Value& self, const Arguments&) {
+  self.AsObject<Cycler>()->Reset();
+  return Value::None();
+}
+
+}  // namespace
+
+std::optional<Value> Macro::Attribute(std::string_view name) {
+  if (name == "name") return Value::String(body_->name, /*trusted=*/true);
+  return std::nullopt;
+}
+
+std::optional<Value> Loop::Attribute(std::string_view name) {
+  const auto index = static_cast<int64_t>(index_);
+  const auto length = static_cast<int64_t>(items_.size());
+  if (name == "index") return Value::Int(index + 1);
+  if (name == "index0") return Value::Int(index);
+  if (name == "revindex") return Value::Int(length - index);
+  if (name == "revindex0") return Value::Int(length - index - 1);
+  if (name == "first") return Value::Bool(index == 0);
+  if (name == "last") return Value::Bool(index + 1 == length);
+  if (name == "length") return Value::Int(length);
+  if (name == "depth") return Value::Int(depth_ + 1);
+  if (name == "depth0") return Value::Int(depth_);
+  if (name == "previtem") {
+    if (index == 0) return Value::Undefined("there is no previous item");
+    return items_[index_ - 1];
+  }
+  if (name == "nextitem") {
+    if (index + 1 == length) return Value::Undefined("there is no next item");
+    return items_[index_ + 1];
+  }
+  if (name == "cycle") return Method(CallCycle, shared_from_this());
+  if (name == "changed") return Method(CallChanged, shared_from_this());
+  return std::nullopt;
+}
+
+absl::StatusOr<bool> Loop::Changed(Runtime& runtime, const ValueList& values) {
+  bool same = last_.has_value() && last_->size() == values.size();
+  for (size_t i = 0; same && i < values.size(); ++i) {
+    ASSIGN_OR_RETURN(same, Equals(runtime, (*last_)[i], values[i]));
+  }
+  if (!same) last_ = values;
+  return !same;
+}
+
+std::optional<Value> Cycler::Attribute(std::string_view name) {
+  if (name == "current") return items_[index_];
+  if (name == "next") return Method(CallNext, shared_from_this());
+  if (name == "reset") return Method(CallReset, shared_from_this());
+  return std::nullopt;
+}
+
+Value Cycler::Next() {
+  const Value& current = items_[index_];
+  index_ = (index_ + 1) % items_.size();
+  return current;
+}
+
+Value Joiner::Next() {
+  if (!used_) {
+    used_ = true;
+    return Value::String(Text());
+  }
+  return separator_;
+}
+
+}  // namespace kvasir::jinja

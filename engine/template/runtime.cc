@@ -1,0 +1,157 @@
+#include "engine/template/runtime.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+
+#include "cache/base/status_macros.h"
+#include "engine/template/characters.h"
+#include "engine/template/operations.h"
+#include "engine/template/python_text.h"
+
+namespace kvasir::jinja {
+namespace {
+
+absl::Status CheckSize(size_t items, int depth) {
+  if (items > kMaxItems) {
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "wanted at most ", kMaxItems, " items (kMaxItems); found ", items));
+  }
+  if (depth > kMaxValueDepth) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("wanted lists and dicts nested at most ", kMaxValueDepth,
+                     " deep (kMaxValueDepth); found more"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<Bound> Bind(const Arguments& arguments,
+                           std::initializer_list<const char*> parameters) {
+  Bound bound(parameters.size());
+  size_t next = 0;
+  for (const Value& argument : arguments.positional) {
+    if (next == parameters.size() || parameters.begin()[next][0] == '*') {
+      return absl::InvalidArgumentError(
+          absl::StrCat("wanted at most ", next, " positional arguments; found ",
+                       arguments.positional.size()));
+    }
+    bound[next++] = &argument;
+  }
+  for (const auto& [name, value] : arguments.named) {
+    size_t i = 0;
+    while (i < parameters.size() &&
+           name != parameters.begin()[i] +
+                       (parameters.begin()[i][0] == '*' ? 1 : 0)) {
+      ++i;
+    }
+    if (i == parameters.size()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("unknown keyword argument \"", name, "\""));
+    }
+    if (bound[i] != nullptr) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("two values for argument \"", name, "\""));
+    }
+    bound[i] = &value;
+  }
+  return bound;
+}
+
+absl::StatusOr<int64_t> IntOr(const Value* argument, int64_t otherwise) {
+  if (argument == nullptr) return otherwise;
+  if (argument->is_undefined()) return UndefinedFault(*argument);
+  if (!argument->is_integer()) return TypeFault("wanted an integer", *argument);
+  return argument->AsInt();
+}
+
+absl::StatusOr<std::string_view> BytesOr(const Value* argument,
+                                         std::string_view otherwise) {
+  if (argument == nullptr) return otherwise;
+  if (!argument->is_string()) return TypeFault("wanted a string", *argument);
+  return argument->AsView();
+}
+
+bool TruthOr(const Value* argument, bool otherwise) {
+  return argument == nullptr ? otherwise : IsTruthy(*argument);
+}
+
+absl::StatusOr<Text> TextOr(Runtime& runtime, const Value* argument,
+                            std::string_view otherwise) {
+  if (argument == nullptr) return Text(std::string(otherwise), true);
+  return Str(runtime, *argument);
+}
+
+absl::Status Need(const Value* argument, absl::string_view name) {
+  if (argument != nullptr) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("wanted an argument \"", name, "\"; found none"));
+}
+
+absl::StatusOr<Value> MakeSequence(Runtime& runtime, Sequence::Kind kind,
+                                   ValueList items) {
+  RETURN_IF_ERROR(
+      runtime.budget.Produce(sizeof(Sequence) + items.size() * sizeof(Value)));
+  Value value = Value::List(std::move(items), kind);
+  RETURN_IF_ERROR(CheckSize(value.AsSequence().items.size(), value.depth()));
+  return value;
+}
+
+absl::StatusOr<Value> MakeList(Runtime& runtime, ValueList items) {
+  return MakeSequence(runtime, Sequence::Kind::kList, std::move(items));
+}
+
+absl::StatusOr<Value> MakeTuple(Runtime& runtime, ValueList items) {
+  return MakeSequence(runtime, Sequence::Kind::kTuple, std::move(items));
+}
+
+absl::StatusOr<Value> MakeDict(Runtime& runtime, Dict dict) {
+  // The keys are there twice, and the table of them is half empty.
+  constexpr size_t kItemBytes = 8 * sizeof(Value);
+  size_t bytes = sizeof(Dict) + dict.size() * kItemBytes;
+  for (const auto& [key, value] : dict.items()) {
+    if (key.is_string()) bytes += key.AsText().size();
+  }
+  RETURN_IF_ERROR(runtime.budget.Produce(bytes));
+  RETURN_IF_ERROR(CheckSize(dict.size(), dict.depth()));
+  return Value::FromDict(std::move(dict));
+}
+
+absl::StatusOr<Value> MakeText(Runtime& runtime, Text text) {
+  RETURN_IF_ERROR(runtime.budget.Produce(text.MemoryBytes()));
+  return Value::String(std::move(text));
+}
+
+absl::StatusOr<Value> MakeGenerator(Runtime& runtime, ValueList items) {
+  int depth = 0;
+  for (const Value& item : items) depth = std::max(depth, item.depth());
+  RETURN_IF_ERROR(CheckSize(items.size(), depth));
+  RETURN_IF_ERROR(
+      runtime.budget.Produce(sizeof(Generator) + items.size() * sizeof(Value)));
+  return Value::FromObject(std::make_shared<Generator>(std::move(items)));
+}
+
+absl::Status SetItem(Dict& dict, Value key, Value value) {
+  if (!HashKey(key).has_value()) return TypeFault("unhashable type", key);
+  dict.Set(std::move(key), std::move(value));
+  return absl::OkStatus();
+}
+
+absl::Status TypeFault(absl::string_view what, const Value& value) {
+  if (value.is_undefined()) return UndefinedFault(value);
+  return absl::InvalidArgumentError(
+      absl::StrCat(what, "; found ", View(value.TypeName())));
+}
+
+std::string Shown(std::string_view text) {
+  constexpr size_t kMaxShownBytes = 80;
+  if (text.size() <= kMaxShownBytes) return std::string(text);
+  return MendUtf8(text.substr(0, kMaxShownBytes)) + "...";
+}
+
+absl::Status UndefinedFault(const Value& value) {
+  return absl::InvalidArgumentError(value.WhyUndefined());
+}
+
+}  // namespace kvasir::jinja

@@ -1,0 +1,236 @@
+#include "gtest/gtest.h"
+
+#include "tests/engine/template/golden.h"
+
+namespace kvasir::jinja {
+namespace {
+
+// Scopes, loops, macros and errors. Expectations are what jinja2 3.1.6
+// gave for the same template and kContext; nullptr: it raised an error.
+constexpr GoldenCase kCases[] = {
+    {"{% if 0 %}a{% elif 1 %}b{% else %}c{% endif %}", "b"},
+    {"{% if 0 %}a{% elif 0 %}b{% else %}c{% endif %}", "c"},
+    {"{% if missing %}a{% endif %}x", "x"},
+    {"{% if l and d and s %}y{% endif %}", "y"},
+    {"{% if not l %}y{% else %}n{% endif %}", "n"},
+    {"{% if 1 %}{% if 0 %}a{% else %}b{% endif %}{% endif %}", "b"},
+    {"{% for x in l %}{{ x }},{% endfor %}", "3,1,2,"},
+    {"{% for x in [] %}a{% else %}empty{% endfor %}", "empty"},
+    {"{% for x in missing %}a{% else %}empty{% endfor %}", "empty"},
+    {"{% for x in none %}a{% endfor %}", nullptr},
+    {"{% for x in 5 %}a{% endfor %}", nullptr},
+    {"{% for c in 'añ漢' %}[{{ c }}]{% endfor %}", "[a][ñ][漢]"},
+    {"{% for k in d %}{{ k }}{% endfor %}", "baC"},
+    {"{% for k, v in d.items() %}{{ k }}={{ v }};{% endfor %}", "b=2;a=1;C=3;"},
+    {"{% for k, v in d|dictsort %}{{ k }}={{ v }};{% endfor %}",
+     "a=1;b=2;C=3;"},
+    {"{% for a, (b, c) in [(1,(2,3))] %}{{ a }}{{ b }}{{ c }}{% endfor %}",
+     "123"},
+    {"{% for a, b in [(1,2,3)] %}{% endfor %}", nullptr},
+    {"{% for a, b in [(1,)] %}{% endfor %}", nullptr},
+    {"{% for a, b in ['xy','zw'] %}{{ b }}{{ a }}{% endfor %}", "yxwz"},
+    {"{% for x in l if x > 1 %}{{ x }}{{ loop.index }}/{{ loop.length }} {% "
+     "endfor %}",
+     "31/2 22/2 "},
+    {"{% for x in l if x > 9 %}{{ x }}{% else %}none{% endfor %}", "none"},
+    {"{% for m in msgs if m.role == 'user' %}{{ m.content }}{% endfor %}",
+     "U1U2"},
+    {"{% for x in 'abc' %}{{ loop.index }}{{ loop.index0 }}{{ loop.revindex "
+     "}}{{ loop.revindex0 }}{{ loop.first }}{{ loop.last }}{{ loop.length }}{{ "
+     "loop.depth }}{{ loop.depth0 }};{% endfor %}",
+     "1032TrueFalse310;2121FalseFalse310;3210FalseTrue310;"},
+    {"{% for x in 'abc' %}[{{ loop.previtem }}<{{ x }}>{{ loop.nextitem }}]{% "
+     "endfor %}",
+     "[<a>b][a<b>c][b<c>]"},
+    {"{% for x in 'abc' %}{{ loop.previtem is defined }}{{ loop.nextitem is "
+     "defined }} {% endfor %}",
+     "FalseTrue TrueTrue TrueFalse "},
+    {"{% for x in 'abcd' %}{{ loop.cycle('o','e') }}{% endfor %}", "oeoe"},
+    {"{% for x in [1,1,2,2,1] %}{{ loop.changed(x) }} {% endfor %}",
+     "True False True False True "},
+    {"{% for x in 'ab' %}{% for y in 'cd' %}{{ x }}{{ y }}{{ loop.index }}{{ "
+     "loop.depth }} {% endfor %}{{ loop.index }};{% endfor %}",
+     "ac11 ad21 1;bc11 bd21 2;"},
+    {"{% for x in l %}{% if x == 1 %}{% continue %}{% endif %}{{ x }}{% endfor "
+     "%}",
+     "32"},
+    {"{% for x in l %}{% if x == 1 %}{% break %}{% endif %}{{ x }}{% endfor %}",
+     "3"},
+    {"{% for x in l %}{% break %}{% else %}e{% endfor %}", "e"},
+    {"{% for x in [1,2] %}{% for y in [1,2,3] %}{% if y == 2 %}{% break %}{% "
+     "endif %}{{ x }}{{ y }} {% endfor %}{% endfor %}",
+     "11 21 "},
+    {"{% break %}", nullptr},
+    {"{% for x in l %}{% macro m() %}{% break %}{% endmacro %}{% endfor %}",
+     nullptr},
+    {"{% set x = 1 %}{% for i in l %}{% set x = i %}{{ x }}{% endfor %}{{ x }}",
+     "3121"},
+    {"{% for i in l %}{% set x = (x|default(0)) + 1 %}{{ x }}{% endfor %}",
+     "111"},
+    {"{% set x = 1 %}{% if 1 %}{% set x = 2 %}{% endif %}{{ x }}", "2"},
+    {"{% set ns = namespace(n=0) %}{% for i in l %}{% set ns.n = ns.n + i %}{% "
+     "endfor %}{{ ns.n }}",
+     "6"},
+    {"{% set ns = namespace() %}{{ ns.a is defined }}{% set ns.a = 1 %}{{ ns.a "
+     "}}",
+     "False1"},
+    {"{% set ns = namespace({'a':1}, b=2) %}{{ ns.a }}{{ ns.b }}{{ ns['a'] }}",
+     "121"},
+    {"{% set d2 = {} %}{% set d2.a = 1 %}", nullptr},
+    {"{% set zz.a = 1 %}", nullptr},
+    {"{% set a, b = 1, 2 %}{{ b }}{{ a }}", "21"},
+    {"{% set a, b = [1,2] %}{{ a }}{{ b }}", "12"},
+    {"{% set (a, b) = 'xy' %}{{ a }}{{ b }}", "xy"},
+    {"{% set a, b = 1 %}", nullptr},
+    {"{% set a = b = 1 %}", nullptr},
+    {"{% set x %}a{{ n }}b{% endset %}{{ x }}|{{ x|length }}", "a7b|3"},
+    {"{% set x | upper | trim %} abc {% endset %}[{{ x }}]", "[ABC]"},
+    {"{% set x %}{% set y = 1 %}{% endset %}{{ y is defined }}", "False"},
+    {"{% set ns = namespace() %}{% set ns.x %}blk{% endset %}{{ ns.x }}",
+     "blk"},
+    {"{% set x = 1, 2 %}{{ x }}", "(1, 2)"},
+    {"{% set true = 1 %}", nullptr},
+    {"{% set 5 = 1 %}", nullptr},
+    {"{% macro m(a, b=2) %}{{ a }}-{{ b }}{% endmacro %}{{ m(1) }} {{ m(1,3) "
+     "}} {{ m(b=4,a=5) }} {{ m() }}",
+     "1-2 1-3 5-4 -2"},
+    {"{% macro m(a) %}{{ a }}{% endmacro %}{{ m(1,2) }}", nullptr},
+    {"{% macro m(a) %}{{ a }}{% endmacro %}{{ m(b=2) }}", nullptr},
+    {"{% macro m(a) %}{{ a }}{% endmacro %}{{ m(1,a=2) }}", nullptr},
+    {"{% macro m() %}{{ varargs }}{{ kwargs }}{% endmacro %}{{ m(1,2,x=3) }}",
+     "(1, 2){'x': 3}"},
+    {"{% macro m(a) %}{{ a }}{{ varargs|length }}{% endmacro %}{{ m(1,2,3) }}",
+     "12"},
+    {"{% macro m(a, b=a) %}{{ a }}{{ b }}{% endmacro %}{{ m(1) }}", "11"},
+    {"{% macro m(a=1, b) %}{% endmacro %}", nullptr},
+    {"{% macro m() %}{{ caller() }}{% endmacro %}{% call m() %}hi{% endcall %}",
+     "hi"},
+    {"{% macro m() %}{{ caller(1, 2) }}{% endmacro %}{% call(a, b) m() %}{{ a "
+     "}}+{{ b }}{% endcall %}",
+     "1+2"},
+    {"{% macro m() %}{{ caller() }}{% endmacro %}{{ m() }}", nullptr},
+    {"{% macro m() %}x{% endmacro %}{% call m() %}hi{% endcall %}", nullptr},
+    {"{% macro m() %}{{ caller is defined }}{% endmacro %}{{ m() }}", "False"},
+    {"{% macro f(n) %}{{ n }}{% if n > 0 %}{{ f(n-1) }}{% endif %}{% endmacro "
+     "%}{{ f(3) }}",
+     "3210"},
+    {"{% set x = 5 %}{% macro m() %}{{ x }}{% endmacro %}{% set x = 6 %}{{ m() "
+     "}}",
+     "6"},
+    {"{% macro m() %}{{ zz }}{% endmacro %}{% set zz = 1 %}{{ m() }}", "1"},
+    {"{% macro m() %}{% set q = 1 %}{% endmacro %}{{ m() }}{{ q is defined }}",
+     "False"},
+    {"{% for i in [1,2] %}{% macro m() %}{{ i }}{% endmacro %}{{ m() }}{% "
+     "endfor %}",
+     "12"},
+    {"{% macro m(x) %}[{{ x }}]{% endmacro %}{% set y = m('a') ~ m('b') %}{{ "
+     "y|upper }}",
+     "[A][B]"},
+    {"{{ m is defined }}{% macro m() %}{% endmacro %}{{ m is defined }}{{ "
+     "m.name }}",
+     "FalseTruem"},
+    {"{% macro a() %}A{{ b() }}{% endmacro %}{% macro b() %}B{% endmacro %}{{ "
+     "a() }}",
+     "AB"},
+    {"{% macro m() %}  x  {% endmacro %}[{{ m()|trim }}]", "[x]"},
+    {"{% filter upper %}abc{{ n }}{% endfilter %}", "ABC7"},
+    {"{% filter replace('a','b')|upper %}aa{% endfilter %}", "BB"},
+    {"{% filter nope %}x{% endfilter %}", nullptr},
+    {"{% with a=1, b=2 %}{{ a }}{{ b }}{% endwith %}{{ a is defined }}",
+     "12False"},
+    {"{% with %}{% set q = 1 %}{{ q }}{% endwith %}{{ q is defined }}",
+     "1False"},
+    {"{% set a = 1 %}{% with a=2, b=a %}{{ a }}{{ b }}{% endwith %}{{ a }}",
+     "211"},
+    {"{% generation %}gen{{ n }}{% endgeneration %}", "gen7"},
+    {"{% generation %}{% set q = 1 %}{% endgeneration %}{{ q is defined }}",
+     "False"},
+    {"{% for u in users %}{% generation %}{{ u.name }}{% endgeneration %}{% "
+     "endfor %}",
+     "bobAlicecarol"},
+    {"{% for x in [[1,[2,[3]]]] recursive %}({{ loop.depth }}:{% if x is "
+     "iterable %}{{ loop(x) }}{% else %}{{ x }}{% endif %}){% endfor %}",
+     "(1:(2:1)(2:(3:2)(3:(4:3))))"},
+    {"{% for x in [1] %}{{ loop(x) }}{% endfor %}", nullptr},
+    {"{% foo %}", nullptr},
+    {"{% if 1 %}", nullptr},
+    {"{% for x in l %}", nullptr},
+    {"{% endif %}", nullptr},
+    {"{% else %}", nullptr},
+    {"{% for x in l %}{% endif %}", nullptr},
+    {"{% if 1 %}{% endfor %}", nullptr},
+    {"{% for in l %}{% endfor %}", nullptr},
+    {"{% for x l %}{% endfor %}", nullptr},
+    {"{% if %}{% endif %}", nullptr},
+    {"{% set %}", nullptr},
+    {"{% macro %}", nullptr},
+    {"{% macro m %}{% endmacro %}", nullptr},
+    {"{% call 5 %}{% endcall %}", nullptr},
+    {"{% include 'x' %}", nullptr},
+    {"{% extends 'x' %}", nullptr},
+    {"{% import 'x' as y %}", nullptr},
+    {"{% do l.append(1) %}", nullptr},
+    {"{{ ''.__class__.__mro__ }}", nullptr},
+    {"{{ s.format.__globals__ }}", ""},
+    {"{{ range.__init__ }}", ""},
+    {"{{ raise_exception('boom') }}", nullptr},
+    {"{% if 0 %}{{ raise_exception('boom') }}{% endif %}ok", "ok"},
+    {"{{ cycler('a','b').next() }}", "a"},
+    {"{% set c = cycler(1,2) %}{{ c.next() }}{{ c.next() }}{{ c.next() }}{{ "
+     "c.current }}{{ c.reset() }}{{ c.current }}",
+     "1212None1"},
+    {"{% set j = joiner('|') %}{% for x in l %}{{ j() }}{{ x }}{% endfor %}",
+     "3|1|2"},
+    {"{% set j = joiner() %}{{ j() }}a{{ j() }}b", "a, b"},
+    {"{{ strftime_now('%Y-%m-%d') }}", "2025-07-20"},
+    {"{{ strftime_now('%d %b %Y %H:%M:%S') }}", "20 Jul 2025 08:26:40"},
+    {"{{ strftime_now('%A, %B %d, %y %I %p %j %-d %e %U %W %w %%') }}",
+     "Sunday, July 20, 25 08 AM 201 20 20 29 28 0 %"},
+    {"{{ 'x' if 0 else raise_exception('no') }}", nullptr},
+    {"{% for x in range(3) %}{{ x }}{% if not loop.last %}, {% endif %}{% "
+     "endfor %}",
+     "0, 1, 2"},
+    {"{% for m in msgs[::-1] %}{{ m.role[0] }}{% endfor %}", "uaus"},
+    {"{% for m in msgs %}{% if loop.index0 % 2 == 0 %}{{ m.role }} {% endif "
+     "%}{% endfor %}",
+     "system assistant "},
+    {"{% set ms = msgs[1:] %}{{ ms[0].role }}{{ ms|length }}", "user3"},
+    {"{% set l2 = l + [4] %}{{ l2 }}", "[3, 1, 2, 4]"},
+    {"{% for x in l|sort %}{{ x }}{% endfor %}", "123"},
+    {"{% for k, v in users[0]|items %}{{ k }}:{{ v }} {% endfor %}",
+     "name:bob age:30 tags:['x'] "},
+    {"{% set f = s.upper %}{{ f() }}", "HELLO, WORLD"},
+    {"{{ nope_fn('x') }}", nullptr},
+    {"{% if 0 %}{{ 1|nope }}{% endif %}ok", "ok"},
+    {"{{ 1|nope }}", nullptr},
+    {"{% if 1 %}{{ 1|nope }}{% endif %}", nullptr},
+    {"{{ 1 if 1 else (1|nope) }}", "1"},
+    {"{% set x = namespace(a=[]) %}{% set x.a = x.a + [1] %}{% set x.a = x.a + "
+     "[2] %}{{ x.a }}",
+     "[1, 2]"},
+    {"{% for x in l %}{{ loop.index }}{% endfor %}{{ loop is defined }}",
+     "123False"},
+    {"{{ [l|first, l|last]|join('-') }}", "3-2"},
+    {"{{ (l|map('string')|join(','))|upper }}", "3,1,2"},
+    {"{{ dict(a=1, **{'b':2}) }}", "{'a': 1, 'b': 2}"},
+    {"{{ '{}{}'.format(*[1,2]) }}", "12"},
+    {"{% macro m(a,b) %}{{a}}{{b}}{% endmacro %}{{ m(*[1,2]) }}{{ "
+     "m(**{'a':3,'b':4}) }}",
+     "1234"},
+    {"{% set ns = namespace(found=false) %}{% for m in msgs %}{% if m.role == "
+     "'user' and not ns.found %}{% set ns.found = true %}{{ loop.index }}{% "
+     "endif %}{% endfor %}",
+     "2"},
+    {"{% if msgs[0]['role'] == 'system' %}{% set sys = msgs[0]['content'] %}{% "
+     "set loop_messages = msgs[1:] %}{% else %}{% set sys = '' %}{% endif %}{{ "
+     "sys }}{{ loop_messages|length }}",
+     "S3"},
+    {"{% if (msgs[0]['role'] == 'user') != (0 % 2 == 0) %}{{ "
+     "raise_exception('alternate!') }}{% endif %}",
+     nullptr},
+};
+
+TEST(GoldenStatements, EqualsTheReference) { CheckGolden(kCases); }
+
+}  // namespace
+}  // namespace kvasir::jinja
