@@ -19,6 +19,7 @@
 #include "cache/base/clock.h"
 #include "cache/base/status_macros.h"
 #include "server/call_stats.h"
+#include "server/generate_service.h"
 #include "server/guarded_services.h"
 #include "server/health.h"
 #include "server/listen_check.h"
@@ -163,11 +164,12 @@ absl::Status KvasirServer::Impl::Listen(const ServerConfig& config) {
                               .administering = &administering,
                               .walking = &walking,
                               .warming = &warming};
-  inference =
-      MakeInference(parts, {.queue = {.messages = config.stream_queue_limit,
-                                      .timeout = config.slow_reader_timeout},
-                            .max_streams = config.max_streams,
-                            .logged_prompt_ratio = config.logged_prompt_ratio});
+  inference = MakeInference(
+      parts,
+      GenerateSettings{.queue = {.messages = config.stream_queue_limit,
+                                 .timeout = config.slow_reader_timeout},
+                       .max_streams = config.max_streams,
+                       .logged_prompt_ratio = config.logged_prompt_ratio});
   admin = MakeAdmin(parts, absl::OkStatus());
   if (!config.admin_listen.has_value()) {
     ASSIGN_OR_RETURN(main, Listen(config, "server.listen", config.listen,

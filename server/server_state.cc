@@ -17,8 +17,8 @@ constexpr absl::Duration kDrainRetry = absl::Seconds(5);
 
 ServerState::ServerState(int64_t max_message_bytes)
     : start_time_(absl::Now()),
-      last_reload_seconds_(absl::ToUnixSeconds(start_time_)),
-      max_message_bytes_(max_message_bytes) {}
+      max_message_bytes_(max_message_bytes),
+      last_reload_seconds_(absl::ToUnixSeconds(start_time_)) {}
 
 void ServerState::Serve(GenerationBackend* backend) {
   backend_ = backend;
