@@ -10,7 +10,7 @@
 #include "absl/strings/str_cat.h"
 
 #include "cache/base/status_macros.h"
-#include "server/status_mapping.h"
+#include "server/status_reason.h"
 #include "server/text.h"
 
 namespace kvasir {

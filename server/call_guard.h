@@ -19,7 +19,7 @@
 
 namespace kvasir {
 
-// Reasons that errors of this guard carry; see status_mapping.h.
+// Reasons that errors of this guard carry; see status_reason.h.
 inline constexpr std::string_view kReasonTokenMissing = "TOKEN_MISSING";
 inline constexpr std::string_view kReasonTokenMalformed = "TOKEN_MALFORMED";
 inline constexpr std::string_view kReasonTokenUnknown = "TOKEN_UNKNOWN";

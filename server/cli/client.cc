@@ -14,6 +14,7 @@
 #include "google/rpc/status.pb.h"
 
 #include "server/cli/format.h"
+#include "server/config_values.h"
 #include "server/text.h"
 
 namespace kvasir::cli {
@@ -75,7 +76,14 @@ Client::Client(const Globals& globals) : globals_(globals) {
   grpc::ChannelArguments arguments;
   arguments.SetMaxReceiveMessageSize(kMaxReceiveBytes);
   arguments.SetUserAgentPrefix("kvasir/" KVASIR_VERSION);
-  channel_ = OpenChannel(globals.address, globals.connection, arguments);
+  const Connection& connection = globals.connection;
+  if (!connection.token.empty() && !connection.tls) {
+    const absl::StatusOr<HostPort> server = ParseHostPort(globals.address);
+    if (server.ok() && !server->IsLoopback()) {
+      Note(globals, "the token goes there in the clear (see --tls)");
+    }
+  }
+  channel_ = OpenChannel(globals.address, connection, arguments);
   inference_ = v1::Inference::NewStub(channel_);
   admin_ = v1::CacheAdmin::NewStub(channel_);
 }

@@ -4,7 +4,7 @@
 
 #include "gtest/gtest.h"
 
-#include "server/status_mapping.h"
+#include "server/status_reason.h"
 
 namespace kvasir {
 namespace {

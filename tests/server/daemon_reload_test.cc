@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -217,6 +218,14 @@ class NotifySocket {
 
   const std::string& name() const { return name_; }
 
+  // Drops what has come; how many datagrams that was.
+  int Drop() {
+    char text[4096];
+    int count = 0;
+    while (recv(fd_, text, sizeof(text), 0) > 0) ++count;
+    return count;
+  }
+
   // Whether a datagram that begins so comes; those before it are dropped.
   bool Comes(const std::string& begin) {
     return Eventually([&] {
@@ -252,6 +261,40 @@ TEST_F(DaemonReloadTest, ManagerIsToldOfEachChange) {
   EXPECT_TRUE(manager.Comes("STOPPING=1\n"));
   EXPECT_EQ(daemon.Wait(), 0) << daemon.log();
 }
+
+#if KVASIR_TEST_HOOKS
+// A manager restarts whoever gives no signs of life; an engine that has work
+// and does nothing is dead, though other threads are not.
+TEST_F(DaemonReloadTest, StalledEngineGivesNoSignOfLife) {
+  NotifySocket manager;
+  Process daemon(Arguments({"--test-step-delay=10m", "--stall-timeout=100ms"}),
+                 {"NOTIFY_SOCKET=" + manager.name(), "WATCHDOG_USEC=20000"});
+  const std::string address =
+      Field(daemon.WaitForLine("kvasird is ready"), "grpc");
+  EXPECT_TRUE(manager.Comes("WATCHDOG=1\n"));
+  const auto channel =
+      grpc::CreateChannel(address, grpc::InsecureChannelCredentials());
+  const auto stub = v1::Inference::NewStub(channel);
+  v1::GenerateRequest request;
+  request.set_text("The old");
+  grpc::ClientContext context;
+  const auto reader = stub->Generate(&context, request);
+  daemon.WaitForLine("the engine has work and finishes no step");
+  const auto health = grpc::health::v1::Health::NewStub(channel);
+  EXPECT_TRUE(Eventually([&] {
+    grpc::ClientContext probe;
+    grpc::health::v1::HealthCheckResponse answer;
+    return health->Check(&probe, {}, &answer).ok() &&
+           answer.status() ==
+               grpc::health::v1::HealthCheckResponse::NOT_SERVING;
+  }));
+  manager.Drop();
+  // Ten times as long as the manager waits for one.
+  absl::SleepFor(absl::Milliseconds(200));
+  EXPECT_EQ(manager.Drop(), 0);
+  context.TryCancel();
+}
+#endif
 
 // SRV-1 as the first process: signals with their default action do nothing
 // there, and nobody else would reap.
