@@ -88,7 +88,7 @@ def make_requests(choose):
     for i in range(SHAPES):
         request = text_format.Parse(
             PROMPTS[i % len(PROMPTS)] + REPLY % (
-                SAMPLINGS[i % len(SAMPLINGS)], choose.choice([8, 24, 60]),
+                SAMPLINGS[i % len(SAMPLINGS)], choose.choice([8, 24, 120]),
                 STOPPINGS[i % len(STOPPINGS)], choose.choice(OUTPUTS)),
             inference_pb2.GenerateRequest())
         request.stream = request.output.progress or i % 4 != 0
@@ -139,7 +139,7 @@ class Soak:
         self.options = options
         # Less than 24 clients want at a time, so that some wait and some lose
         # what they have for a while.
-        self.daemon = Daemon(MODEL or tiny_model(), "--cache-blocks=100",
+        self.daemon = Daemon(MODEL or tiny_model(), "--cache-blocks=64",
                              "--context-limit=1024")
         self.requests = make_requests(random.Random(options.seed))
         self.lock = threading.Lock()
