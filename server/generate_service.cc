@@ -19,6 +19,7 @@
 #include "cache/base/clock.h"
 #include "cache/base/status_macros.h"
 #include "server/call_metadata.h"
+#include "server/chat_codec.h"
 #include "server/model_codec.h"
 #include "server/request_codec.h"
 #include "server/request_log.h"

@@ -14,8 +14,8 @@
 #include "absl/strings/str_cat.h"
 
 #include "cache/base/status_macros.h"
-#include "engine/model/chat_format.h"
 #include "engine/model/utf8.h"
+#include "server/chat_codec.h"
 #include "server/field_fault.h"
 #include "server/generation_codec.h"
 #include "server/request_rules.h"
@@ -42,15 +42,6 @@ absl::Status CheckFitsContext(size_t least, const ServedModel& model,
                    " less one to generate), found ", found);
   return cache ? absl::ResourceExhaustedError(message)
                : absl::InvalidArgumentError(message);
-}
-
-// A text is too long whatever its tokens turn out to be: none stands for more
-// bytes than the longest.
-absl::Status CheckTextFitsContext(size_t bytes, const ServedModel& model) {
-  const size_t least = bytes / std::max<size_t>(1, model.longest_token_bytes);
-  return CheckFitsContext(
-      least, model,
-      absl::StrCat("a text of ", bytes, " bytes, at least ", least, " tokens"));
 }
 
 absl::Status CheckPromptSize(const v1::GenerateRequest& wire,
@@ -222,45 +213,17 @@ absl::StatusOr<absl::Duration> DecodePositiveDuration(
   return absl::Seconds(wire.seconds()) + absl::Nanoseconds(wire.nanos());
 }
 
-size_t TextBytes(const v1::ChatPrompt& chat) {
-  size_t bytes = 0;
-  for (const v1::ChatMessage& message : chat.messages()) {
-    bytes += message.role().size() + message.content().size();
-  }
-  return bytes;
-}
-
 size_t TextBytes(const v1::GenerateRequest& wire) {
   return wire.has_chat() ? TextBytes(wire.chat()) : wire.text().size();
 }
 
-absl::Status CheckChat(const v1::ChatPrompt& chat, const ServedModel& model) {
-  if (chat.messages_size() > kMaxChatMessages) {
-    return FieldFault("chat.messages",
-                      absl::StrCat("at most ", kMaxChatMessages, " messages"),
-                      chat.messages_size());
-  }
-  const size_t bytes = TextBytes(chat);
-  RETURN_IF_ERROR(CheckTextBytes("chat.messages", bytes));
-  return CheckTextFitsContext(bytes, model);
-}
-
-absl::StatusOr<std::vector<TokenId>> EncodeChatPrompt(
-    const v1::ChatPrompt& chat, const ServedModel& model) {
-  std::vector<ChatMessage> messages;
-  messages.reserve(static_cast<size_t>(chat.messages_size()));
-  for (const v1::ChatMessage& message : chat.messages()) {
-    messages.push_back({message.role(), message.content()});
-  }
-  absl::StatusOr<std::vector<TokenId>> ids = EncodeChat(
-      *model.tokenizer, messages,
-      !chat.has_add_generation_prompt() || chat.add_generation_prompt());
-  if (absl::IsInvalidArgument(ids.status())) {
-    // The model room knows the messages, not where they lie in the request.
-    return absl::InvalidArgumentError(
-        absl::StrCat("chat.", ids.status().message()));
-  }
-  return ids;
+// A text is too long whatever its tokens turn out to be: none stands for more
+// bytes than the longest.
+absl::Status CheckTextFitsContext(size_t bytes, const ServedModel& model) {
+  const size_t least = bytes / std::max<size_t>(1, model.longest_token_bytes);
+  return CheckFitsContext(
+      least, model,
+      absl::StrCat("a text of ", bytes, " bytes, at least ", least, " tokens"));
 }
 
 absl::StatusOr<TruncatedPrompt> DecodePrompt(const v1::GenerateRequest& wire,

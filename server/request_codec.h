@@ -22,7 +22,6 @@ namespace kvasir {
 // inference.proto; an error names the field, the limit and what was found.
 inline constexpr size_t kMaxRequestIdBytes = 128;
 inline constexpr size_t kMaxPromptBytes = size_t{4} << 20;
-inline constexpr int kMaxChatMessages = 4096;
 inline constexpr int kMaxStopTokens = 64;
 inline constexpr size_t kMaxSaltBytes = 1024;
 inline constexpr int32_t kMaxStreamInterval = 1024;
@@ -120,16 +119,11 @@ absl::StatusOr<GenerateCall> DecodeGenerate(const v1::GenerateRequest& wire,
                                             const CallContext& context,
                                             const ServedModel& model);
 
-// INVALID_ARGUMENT for a conversation that is over its limits or the context.
-absl::Status CheckChat(const v1::ChatPrompt& chat, const ServedModel& model);
-
-// Ids of a conversation that passed.
-absl::StatusOr<std::vector<TokenId>> EncodeChatPrompt(
-    const v1::ChatPrompt& chat, const ServedModel& model);
-
 // Bytes of text that tokenising has to go through.
-size_t TextBytes(const v1::ChatPrompt& chat);
 size_t TextBytes(const v1::GenerateRequest& wire);
+
+// Refuses a text of so many bytes that its tokens cannot fit the context.
+absl::Status CheckTextFitsContext(size_t bytes, const ServedModel& model);
 
 // INVALID_ARGUMENT if `text` is over kMaxPromptBytes.
 absl::Status CheckTextBytes(std::string_view field, size_t bytes);

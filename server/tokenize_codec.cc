@@ -12,6 +12,7 @@
 #include "absl/types/span.h"
 
 #include "cache/base/status_macros.h"
+#include "server/chat_codec.h"
 #include "server/event_codec.h"
 #include "server/request_rules.h"
 

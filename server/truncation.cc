@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 
 #include "cache/base/status_macros.h"
+#include "server/chat_codec.h"
 #include "server/field_fault.h"
 
 namespace kvasir {

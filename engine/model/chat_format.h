@@ -5,35 +5,64 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "absl/types/span.h"
+#include "absl/time/time.h"
 
 #include "engine/model/tokenizer.h"
 
 namespace kvasir {
 
-struct ChatMessage {
-  std::string role;  // "system", "user", "assistant"
-  std::string content;
+// A call of a tool that the assistant made.
+struct ChatToolCall {
+  std::string id;
+  std::string name;
+  std::string arguments;  // JSON text of an object; empty: no arguments
 };
 
-// Ids of a conversation in the ChatML format, `<|im_start|>role\ncontent
-// <|im_end|>\n` per message, followed by the opening of an assistant's answer
-// if `add_generation_prompt`. Message text never becomes a control token.
+struct ChatMessage {
+  std::string role;  // any; the template decides which it knows
+  std::string content;
+  std::string name;          // empty: none
+  std::string tool_call_id;  // empty: none
+  std::vector<ChatToolCall> tool_calls;
+};
+
+// What a chat template is rendered with.
+struct Conversation {
+  std::vector<ChatMessage> messages;
+  std::vector<std::string> tools;  // JSON text of an object each
+  // JSON text of an object: further variables for the template; empty: none.
+  std::string template_kwargs;
+  // Whether to open an assistant's answer behind the messages.
+  bool add_generation_prompt = true;
+  // Whether the last message is left open, so that the model goes on with it.
+  // Not with add_generation_prompt.
+  bool continue_final_message = false;
+  absl::Time now;  // for templates that print the date; taken as UTC
+};
+
+// Ids of a conversation as the model's own template renders it; a model without
+// one is taken to speak ChatML if it has its tokens. The template sees what it
+// does in transformers' apply_chat_template(): `messages` and `tools` as dicts
+// and lists, `documents` none, `add_generation_prompt`, bos_token, eos_token
+// and what other special tokens the vocabulary names, and the further
+// variables. An assistant's message with tool calls and no text has the content
+// none.
 //
-// If the model's template has a default system message and the first message
-// is not a system one, that message is put in front, as the template would.
-// There is one BOS token if the model or its template wants one. A model
-// without a template is taken to speak ChatML if it has its tokens.
+// Text of messages, tools and variables never becomes a control token, however
+// a template cuts and joins it. A role of the usual ones is no such text: some
+// templates make a token of it, "<|" + role + "|>". The ids start with exactly
+// one BOS token if the model or its template wants one.
 //
-// INVALID_ARGUMENT for no messages or an unknown role; otherwise whatever
-// CheckChat() says.
+// INVALID_ARGUMENT with the field that is at fault ("tools[2]: ..."), and with
+// "messages: " for what the template does not take; RESOURCE_EXHAUSTED if
+// rendering goes over a limit of engine/template/limits.h; otherwise whatever
+// CheckChat() says. Any thread.
 absl::StatusOr<std::vector<TokenId>> EncodeChat(
-    const Tokenizer& tokenizer, absl::Span<const ChatMessage> messages,
-    bool add_generation_prompt);
+    const Tokenizer& tokenizer, const Conversation& conversation);
 
 // Whether the model can chat at all, whatever the messages. UNIMPLEMENTED if
-// the vocabulary lacks ChatML's tokens or the template is none that
-// ReadChatMlTemplate() recognises: other templates are not interpreted.
+// its template cannot be parsed, with the line and the tag, or if it has none
+// and the vocabulary lacks ChatML's tokens.
 absl::Status CheckChat(const Tokenizer& tokenizer);
 
 }  // namespace kvasir

@@ -6,12 +6,28 @@
 #include "cache/base/check.h"
 #include "cache/base/status_macros.h"
 #include "engine/model/byte_pair_merger.h"
-#include "engine/model/chat_ml_template.h"
 #include "engine/model/pre_tokenizer.h"
 #include "engine/model/special_tokens.h"
 #include "engine/model/vocabulary.h"
+#include "engine/template/template.h"
 
 namespace kvasir {
+namespace {
+
+// The chat format of a model that has ChatML's tokens and names none.
+constexpr std::string_view kChatMl =
+    "{% if tools %}"
+    "{{ raise_exception('tools: this model has no chat template') }}"
+    "{% endif %}"
+    "{% for message in messages %}"
+    "{% if message.tool_calls %}"
+    "{{ raise_exception('tool_calls: this model has no chat template') }}"
+    "{% endif %}"
+    "<|im_start|>{{ message.role }}\n{{ message.content }}<|im_end|>\n"
+    "{% endfor %}"
+    "{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}";
+
+}  // namespace
 
 struct Tokenizer::Impl {
   Vocabulary vocabulary;
@@ -22,7 +38,8 @@ struct Tokenizer::Impl {
   std::vector<TokenId> end_tokens;  // rising
   bool add_bos = false;
   std::string chat_template;
-  absl::StatusOr<ChatMlTemplate> chat_format = ChatMlTemplate();
+  std::vector<std::pair<std::string, TokenId>> named_tokens;
+  absl::StatusOr<jinja::Template> chat_format = absl::UnknownError("");
   std::string digest;
 
   void RequireValid(TokenId id) const {
@@ -65,9 +82,9 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> Tokenizer::Create(
       impl->end_tokens.end());
   impl->add_bos = spec.add_bos;
   impl->chat_template = std::move(spec.chat_template);
-  if (!impl->chat_template.empty()) {
-    impl->chat_format = ReadChatMlTemplate(impl->chat_template);
-  }
+  impl->named_tokens = std::move(spec.named_tokens);
+  impl->chat_format = jinja::Template::Parse(
+      impl->chat_template.empty() ? kChatMl : impl->chat_template);
   return std::unique_ptr<Tokenizer>(new Tokenizer(std::move(impl)));
 }
 
@@ -151,7 +168,11 @@ bool Tokenizer::adds_bos() const { return impl_->add_bos; }
 const std::string& Tokenizer::chat_template() const {
   return impl_->chat_template;
 }
-const absl::StatusOr<ChatMlTemplate>& Tokenizer::chat_format() const {
+absl::Span<const std::pair<std::string, TokenId>> Tokenizer::named_tokens()
+    const {
+  return impl_->named_tokens;
+}
+const absl::StatusOr<jinja::Template>& Tokenizer::chat_format() const {
   return impl_->chat_format;
 }
 const std::string& Tokenizer::Digest() const { return impl_->digest; }

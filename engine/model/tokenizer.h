@@ -18,7 +18,9 @@
 namespace kvasir {
 
 class GgufFile;
-struct ChatMlTemplate;
+namespace jinja {
+class Template;
+}  // namespace jinja
 
 // What a vocabulary is made of; a model file or a test fills it in.
 struct TokenizerSpec {
@@ -38,6 +40,8 @@ struct TokenizerSpec {
   TokenId bos = -1;                 // -1: none
   TokenId eos = -1;
   std::vector<TokenId> end_tokens;  // every id that ends a generation
+  // Further tokens by what chat templates call them: "unk_token", "pad_token".
+  std::vector<std::pair<std::string, TokenId>> named_tokens;
   bool add_bos = false;
   std::string chat_template;  // as the file carries it; may be empty
 };
@@ -104,10 +108,12 @@ class Tokenizer {
   TokenId eos() const;
   absl::Span<const TokenId> end_tokens() const;
   bool adds_bos() const;
+  // Beside BOS and EOS, as TokenizerSpec has them.
+  absl::Span<const std::pair<std::string, TokenId>> named_tokens() const;
   const std::string& chat_template() const;
-  // What ReadChatMlTemplate() said of it when the tokenizer was made; ChatML as
-  // it stands if there is no template.
-  const absl::StatusOr<ChatMlTemplate>& chat_format() const;
+  // It, parsed when the tokenizer was made, or why it cannot be; ChatML if
+  // there is no template.
+  const absl::StatusOr<jinja::Template>& chat_format() const;
 
   // SHA-256 of everything that decides ids (the whole specification, the chat
   // template too), lower-case hex.

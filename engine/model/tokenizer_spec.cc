@@ -108,6 +108,23 @@ absl::StatusOr<std::vector<TokenId>> ReadEndTokens(const GgufFile& file,
   return ids;
 }
 
+// Files spell the separator both ways.
+constexpr std::pair<const char*, const char*> kNamedTokens[] = {
+    {"unknown_token_id", "unk_token"},   {"seperator_token_id", "sep_token"},
+    {"separator_token_id", "sep_token"}, {"padding_token_id", "pad_token"},
+    {"cls_token_id", "cls_token"},       {"mask_token_id", "mask_token"},
+};
+
+absl::StatusOr<std::vector<std::pair<std::string, TokenId>>> ReadNamedTokens(
+    const GgufFile& file, size_t vocabulary_size) {
+  std::vector<std::pair<std::string, TokenId>> named;
+  for (const auto& [key, name] : kNamedTokens) {
+    ASSIGN_OR_RETURN(const TokenId id, ReadId(file, key, vocabulary_size));
+    if (id >= 0) named.emplace_back(name, id);
+  }
+  return named;
+}
+
 }  // namespace
 
 absl::StatusOr<TokenizerSpec> ReadTokenizerSpec(const GgufFile& file) {
@@ -130,6 +147,8 @@ absl::StatusOr<TokenizerSpec> ReadTokenizerSpec(const GgufFile& file) {
   ASSIGN_OR_RETURN(spec.bos, ReadId(file, "bos_token_id", spec.tokens.size()));
   ASSIGN_OR_RETURN(spec.eos, ReadId(file, "eos_token_id", spec.tokens.size()));
   ASSIGN_OR_RETURN(spec.end_tokens, ReadEndTokens(file, spec));
+  ASSIGN_OR_RETURN(spec.named_tokens,
+                   ReadNamedTokens(file, spec.tokens.size()));
   ASSIGN_OR_RETURN(const std::optional<bool> add_bos,
                    Optional(file.GetBool("tokenizer.ggml.add_bos_token")));
   spec.add_bos = add_bos.value_or(rules->adds_bos_by_default);

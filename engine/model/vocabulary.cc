@@ -231,6 +231,9 @@ std::string DigestOf(const TokenizerSpec& spec) {
   }
   hash.Text(ends);
   hash.Text(spec.chat_template);
+  for (const auto& [name, id] : spec.named_tokens) {
+    hash.Text(absl::StrCat(name, " ", id));
+  }
   return hash.Hex();
 }
 

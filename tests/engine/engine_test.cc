@@ -274,13 +274,14 @@ TEST(Engine, UnusedPlacesAreNeitherSampledNorTaken) {
 TEST(Engine, ModelThatCannotChatSaysSoWhenItLoads) {
   EXPECT_EQ(Active(*StartEngine(TinyOptions())).info().chat_refusal, "");
   GgufWriter writer = MakeTinyModel();
-  writer.SetString("tokenizer.chat_template", "{{ messages[0]['content'] }}");
+  writer.SetString("tokenizer.chat_template", "{{ messages }}\n{% foo %}");
   EngineOptions options = TinyOptions();
   options.model_path = TempPath("mute.gguf");
   ASSERT_TRUE(writer.Write(options.model_path).ok());
   const auto engine = StartEngine(options);
   EXPECT_THAT(Active(*engine).info().chat_refusal,
-              HasSubstr("tokenizer.chat_template: wanted a ChatML template"));
+              HasSubstr("tokenizer.chat_template: chat template, line 2: "
+                        "unknown tag \"foo\""));
   EXPECT_TRUE(Generate(*engine, MakeRequest("a", {3, 4}, 5))->ok());
 }
 

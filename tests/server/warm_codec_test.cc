@@ -87,8 +87,9 @@ TEST_F(WarmCodecTest, FaultsAreNamedByPromptAndField) {
   EXPECT_THAT(Refusal(wire, 1), StartsWith("prompts[1].prompt: wanted text"));
   bad.mutable_token_ids()->add_ids(1 << 30);
   EXPECT_THAT(Refusal(wire, 1), StartsWith("prompts[1].token_ids.ids[0]: "));
-  bad.mutable_chat()->add_tools("{}");
-  EXPECT_THAT(Refusal(wire, 1), StartsWith("prompts[1].chat.tools"));
+  bad.mutable_chat()->add_messages()->set_role("user");
+  bad.mutable_chat()->add_tools("[");
+  EXPECT_THAT(Refusal(wire, 1), StartsWith("prompts[1].chat.tools[0]: "));
   bad.set_text("b");
   bad.set_priority(101);
   EXPECT_THAT(Refusal(wire, 1), HasSubstr("priority: wanted 0 to 100"));

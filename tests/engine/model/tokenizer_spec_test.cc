@@ -191,8 +191,11 @@ TEST(TokenizerSpec, RealModelHasTheVocabularyOfTheFixture) {
   want.chat_template = ReadFixture(KVASIR_SOURCE_DIR,
                                    "tests/fixtures/smollm2/chat_template.txt");
   const auto tokenizer = MakeTokenizer(*spec);
+  want.named_tokens = spec->named_tokens;
   EXPECT_EQ(tokenizer->Digest(), MakeTokenizer(std::move(want))->Digest());
-  EXPECT_TRUE(EncodeChat(*tokenizer, {ChatMessage{"user", "Hi"}}, true).ok());
+  Conversation conversation;
+  conversation.messages = {{"user", "Hi"}};
+  EXPECT_TRUE(EncodeChat(*tokenizer, conversation).ok());
 }
 
 }  // namespace

@@ -1,0 +1,50 @@
+#ifndef KVASIR_SERVER_CHAT_CODEC_H_
+#define KVASIR_SERVER_CHAT_CODEC_H_
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+#include "engine/model/chat_format.h"
+#include "kvasir/v1/inference.pb.h"
+#include "server/request_codec.h"
+
+namespace kvasir {
+
+// Conversations, as Generate, Tokenize and WarmCache read them. Pure; any
+// thread.
+
+// Limits, as those of request_codec.h; the texts of a conversation together are
+// at most kMaxPromptBytes.
+inline constexpr int kMaxChatMessages = 4096;
+inline constexpr int kMaxToolCalls = 128;  // of one message
+inline constexpr int kMaxTools = 256;
+// All tools together, and all arguments of tool calls together.
+inline constexpr size_t kMaxToolsBytes = size_t{1} << 20;
+inline constexpr size_t kMaxTemplateKwargsBytes = size_t{64} << 10;
+inline constexpr int kMaxTemplateKwargsDepth = 16;
+
+// INVALID_ARGUMENT for a conversation that is over its limits or the context.
+absl::Status CheckChat(const v1::ChatPrompt& chat, const ServedModel& model);
+
+// Ids of a conversation that passed. Errors: those of kvasir::EncodeChat(), by
+// their names in the request ("chat.tools[2]: ...").
+absl::StatusOr<std::vector<TokenId>> EncodeChatPrompt(
+    const v1::ChatPrompt& chat, const ServedModel& model);
+
+// Bytes of text that rendering and tokenising have to go through.
+size_t TextBytes(const v1::ChatPrompt& chat);
+
+// A Struct as JSON text. Its fields have no order on the wire; here they are in
+// that of their names. Whole numbers have no fraction: 1.0 is 1. Errors, which
+// start with `field`: a number that JSON cannot write, a value that is not set,
+// lists and objects nested deeper than kMaxTemplateKwargsDepth.
+absl::StatusOr<std::string> StructToJson(const std::string& field,
+                                         const google::protobuf::Struct& wire);
+
+}  // namespace kvasir
+
+#endif  // KVASIR_SERVER_CHAT_CODEC_H_
