@@ -1,7 +1,7 @@
 #include "server/engine_metrics.h"
 
-#include <array>
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <string>
 

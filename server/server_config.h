@@ -36,7 +36,7 @@ struct ServerConfig {
   absl::Duration slow_reader_timeout = absl::Seconds(30);
   int64_t max_streams = 2048;  // Generate calls at a time
   std::vector<TenantLimit> tenant_limits;
-  absl::Duration drain_delay;      // NOT_SERVING, and yet serving
+  absl::Duration drain_delay;  // NOT_SERVING, and yet serving
   absl::Duration drain_timeout;
   absl::Duration stall_timeout;
 

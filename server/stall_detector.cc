@@ -19,8 +19,8 @@ absl::Duration AverageStep(const EngineStats& stats) {
 
 bool StallDetector::Stalled(const EngineStats& stats, absl::Duration now) {
   // A paused request waits for its client.
-  const bool idle = stats.requests_running + stats.requests_waiting ==
-                    stats.requests_paused;
+  const bool idle =
+      stats.requests_running + stats.requests_waiting == stats.requests_paused;
   if (idle || stats.steps != last_steps_) last_sign_ = now;
   last_steps_ = stats.steps;
   return now - last_sign_ >

@@ -27,6 +27,7 @@ GenerateStream::Settings Streamed() {
 FinishedEvent End(FinishReason reason, std::string tail = "") {
   FinishedEvent event;
   event.reason = reason;
+  event.seed = 42;
   event.tail_text = std::move(tail);
   event.usage = {.prompt_tokens = 10,
                  .cached_tokens = 4,

@@ -80,7 +80,7 @@ TEST(GenerationCodecTest, IdsAreCheckedAgainstTheLogits) {
   v1::SamplingParams wild;
   (*wild.mutable_logit_bias())[3] = std::nanf("");
   EXPECT_THAT(FaultOf(wild), StartsWith("sampling.logit_bias"));
-  (*wild.mutable_logit_bias())[3] = 1e39f;
+  (*wild.mutable_logit_bias())[3] = std::numeric_limits<float>::infinity();
   EXPECT_THAT(FaultOf(wild), StartsWith("sampling.logit_bias"));
 }
 

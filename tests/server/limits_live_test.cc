@@ -120,7 +120,8 @@ TEST_F(LimitsLiveTest, TenantsMeetTheirOwnLimits) {
   EXPECT_EQ(busy.quota.violations(0).subject(), "tenant:blue");
   EXPECT_EQ(busy.quota.violations(0).quota_metric(), "requests_in_flight");
   Begin(Ask("c", "green"));
-  backend_->sink(1)->Push(DeltaEvent{std::vector<TokenId>(1000, 5), "x"});
+  backend_->sink(1)->Push(
+      DeltaEvent{.token_ids = std::vector<TokenId>(1000, 5), .text = "x"});
   const StatusDetails spent =
       Refused(Ask("d", "green"), "server.tenant_limits");
   EXPECT_EQ(spent.quota.violations(0).quota_metric(), "tokens_per_minute");

@@ -203,7 +203,7 @@ TEST_F(ServerCallsTest, RefusalsAreCountedByReason) {
   request.set_model("other");
   live_.Generate(request);
   request = Ask("x");
-  request.mutable_sampling()->set_n(2);
+  request.mutable_sampling()->set_n(0);
   live_.Generate(request);
   live_.CallWithBytes("kvasir.v1.Inference/Generate", "\xff");
   request.mutable_token_ids()->add_ids(1u << 31);
@@ -278,8 +278,6 @@ TEST_F(ServerCallsTest, CancelledCallSparesASuccessorOfItsId) {
   context.TryCancel();
   EXPECT_TRUE(Eventually([this] { return !backend_->cancelled().empty(); }));
   sink->Push(FinishedEvent{});
-}
-
 }
 
 TEST_F(ServerCallsTest, ModelsAndTheirPages) {

@@ -451,10 +451,13 @@ TEST_F(ServerLiveTest, BadInput) {
       ->mutable_sampling()
       ->set_temperature(-1);
   add(grpc::NOT_FOUND, "no model \"m\" is")->set_model("m");
-  add(grpc::UNIMPLEMENTED, "sampling.n")->mutable_sampling()->set_n(4);
-  add(grpc::UNIMPLEMENTED, "stopping.strings")
+  add(grpc::INVALID_ARGUMENT, "sampling.n")->mutable_sampling()->set_n(0);
+  add(grpc::INVALID_ARGUMENT, "stopping.strings[0]")
       ->mutable_stopping()
-      ->add_strings("x");
+      ->add_strings("");
+  add(grpc::UNIMPLEMENTED, "stopping.regexes")
+      ->mutable_stopping()
+      ->add_regexes("x");
   add(grpc::INVALID_ARGUMENT, "request_id")->set_request_id("a b");
   v1::GenerateRequest full = Ask("", 1);
   full.mutable_token_ids()->mutable_ids()->Resize(kContext, 70);

@@ -177,14 +177,15 @@ TEST(RandomTemplates, EndWithATextOrAnError) {
   const Dict context = ContextOf(kContext);
   int rendered = 0;
   for (uint32_t round = 0; round < 500; ++round) {
-    const std::string source = Writer(seed + round).Block(3);
+    // Deep ones end with an error, most often.
+    const std::string source = Writer(seed + round).Block(round % 3);
     const auto runs = RenderRuns(source, context);
     rendered += runs.ok() ? 1 : 0;
     if (runs.ok()) continue;
     EXPECT_EQ(runs.status().message().substr(0, 20), "chat template, line ")
         << source;
   }
-  EXPECT_GT(rendered, 100);
+  EXPECT_GT(rendered, 25) << "errors alone prove little";
 }
 
 // Bytes changed at random: the lexer and the parser meet all sorts of ends.

@@ -4,6 +4,7 @@
 #include <thread>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -20,7 +21,7 @@ using testing::StartsWith;
 std::string Rendered(std::string_view source,
                      std::string_view json = kContext) {
   const auto text = Render(source, json);
-  return text.ok() ? *text : "[" + std::string(text.status().message()) + "]";
+  return text.ok() ? *text : absl::StrCat("[", text.status().message(), "]");
 }
 
 // TPL-1: slices with a step, reversed lists, namespaces.

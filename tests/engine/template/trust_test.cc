@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -166,7 +167,8 @@ TEST(Trust, NoFilterLaundersAMessage) {
   Dict context = Attack();
   int rendered = 0;
   const auto check = [&](const std::string& expression) {
-    const auto runs = RenderRuns("{{ " + expression + " }}", context);
+    const auto runs =
+        RenderRuns(absl::StrCat("{{ ", expression, " }}"), context);
     if (!runs.ok()) return;
     ++rendered;
     for (const RenderedRun& run : *runs) {
@@ -176,11 +178,11 @@ TEST(Trust, NoFilterLaundersAMessage) {
           << expression << " trusts " << run.text;
     }
   };
-  for (const std::string& filter : filters) check("m|" + filter);
-  for (const std::string& method : methods) check("m." + method);
+  for (const std::string& filter : filters) check(absl::StrCat("m|", filter));
+  for (const std::string& method : methods) check(absl::StrCat("m.", method));
   for (const std::string& a : filters) {
-    for (const std::string& b : filters) check("m|" + a + "|" + b);
-    for (const std::string& b : methods) check("(m." + b + ")|" + a);
+    for (const std::string& b : filters) check(absl::StrCat("m|", a, "|", b));
+    for (const std::string& b : methods) check(absl::StrCat("(m.", b, ")|", a));
   }
   EXPECT_GT(rendered, 1500);
 }
@@ -203,16 +205,16 @@ TEST(Trust, RandomCutsAgreeWithATwin) {
       for (size_t i = 0; i < size; ++i) {
         text.push_back(static_cast<char>((data ? 'a' : 'A') + random() % 26));
       }
-      const std::string name = "v" + std::to_string(part);
+      const std::string name = absl::StrCat("v", part);
       if (data) context.Set(name, Value::String(text, false));
-      source += (part > 0 ? " ~ " : "") + (data ? name : "'" + text + "'");
+      absl::StrAppend(&source, part > 0 ? " ~ " : "",
+                      data ? name : absl::StrCat("'", text, "'"));
       all += text;
     }
     const int from = static_cast<int>(random() % 12);
     const int to = from + static_cast<int>(random() % 12);
     const int step = 1 + static_cast<int>(random() % 3);
-    source += ")[" + std::to_string(from) + ":" + std::to_string(to) + ":" +
-              std::to_string(step) + "] }}";
+    absl::StrAppend(&source, ")[", from, ":", to, ":", step, "] }}");
     std::string expected;
     for (size_t i = static_cast<size_t>(from);
          i < all.size() && i < static_cast<size_t>(to);
