@@ -18,6 +18,7 @@ constexpr const char* kReloadable[] = {
     "tls.client_ca",
     "auth.token_file",
     "cache.tenant_quotas",
+    "server.tenant_limits",
     "cache.warm_file",
 };
 

@@ -19,7 +19,7 @@ struct ConfigChange {
 };
 
 // Whether a running daemon takes a setting over: levels and format of the log,
-// tokens, certificates, tenants' quotas, prefixes to be warmed. The rest is for
+// tokens, certificates, tenants' quotas and limits, prefixes to be warmed. The rest is for
 // the daemon's life.
 bool IsReloadable(absl::string_view key);
 

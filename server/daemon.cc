@@ -341,6 +341,9 @@ absl::Status Daemon::TryReload() {
   } else {
     change.needs_restart.push_back("whether there is TLS or are tokens");
   }
+  if (change.Takes("server.tenant_limits")) {
+    server_->SetTenantLimits(fresh.config.tenant_limits);
+  }
   SetLogging(fresh.config.log_format, fresh.config.log_level);
   if (!change.needs_restart.empty()) {
     Log(LogLevel::kWarning, "a changed option needs a restart",

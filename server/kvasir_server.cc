@@ -319,6 +319,10 @@ const HostPort& KvasirServer::metrics_address() const {
   return impl_->http->address();
 }
 
+void KvasirServer::SetTenantLimits(std::vector<TenantLimit> limits) {
+  impl_->tenants.SetLimits(std::move(limits));
+}
+
 ServerState& KvasirServer::state() { return impl_->state; }
 
 Secrets& KvasirServer::secrets() { return impl_->secrets; }

@@ -4,6 +4,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
@@ -68,6 +69,9 @@ class KvasirServer {
   // Any thread; as long as this lives.
   ServerState& state();
   Secrets& secrets();
+
+  // What tenants may take of the server from now on. Any thread.
+  void SetTenantLimits(std::vector<TenantLimit> limits);
 
  private:
   struct Impl;

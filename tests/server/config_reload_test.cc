@@ -62,7 +62,7 @@ TEST(IsReloadable, NamesOptionsThatExist) {
   for (const ConfigOption& option : AllConfigOptions()) {
     count += IsReloadable(option.key) ? 1 : 0;
   }
-  EXPECT_EQ(count, 8u);
+  EXPECT_EQ(count, 9u);
 }
 
 }  // namespace
