@@ -19,8 +19,8 @@ struct ConfigChange {
 };
 
 // Whether a running daemon takes a setting over: levels and format of the log,
-// tokens, certificates, tenants' quotas and limits, prefixes to be warmed. The rest is for
-// the daemon's life.
+// tokens, certificates, tenants' quotas and limits, prefixes to be warmed. The
+// rest is for the daemon's life.
 bool IsReloadable(absl::string_view key);
 
 // Both in the order of options, as ParseConfig() gives them. Where a value
