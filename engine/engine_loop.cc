@@ -74,7 +74,6 @@ bool EngineLoop::Turn() {
   AdmitWaiting();
   SendDepartures();
   const int64_t paused = roster_.NotePauses();
-  recorder_.stats().requests_paused = paused;
   ExtendPrefixes();
   ContinueWarmup();
   const StepWork work = MakePlan();
@@ -514,6 +513,7 @@ void EngineLoop::Publish() {
   EngineStats& stats = recorder_.stats();
   const SequenceRoster::RequestCounts requests = roster_.CountRequests();
   stats.requests_running = requests.running;
+  stats.requests_paused = requests.paused;
   stats.requests_waiting = requests.waiting;
   stats.canary = canary_.counts();
   stats.cache = parts_.cache->Snapshot();

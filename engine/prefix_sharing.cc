@@ -14,7 +14,9 @@ namespace {
 // `later` needs next, with the same identity.
 bool WillCompute(const PrefillView& earlier, const PrefillView& later,
                  int64_t begin, int64_t end) {
-  if (!earlier.cache->write || earlier.version != later.version ||
+  const bool related =
+      earlier.request != nullptr && earlier.request == later.request;
+  if (related || !earlier.cache->write || earlier.version != later.version ||
       earlier.cache->salt != later.cache->salt ||
       earlier.computed_tokens >= end ||
       static_cast<int64_t>(earlier.known_tokens.size()) < end) {

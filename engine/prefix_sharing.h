@@ -19,6 +19,9 @@ struct PrefillView {
   int64_t computed_tokens = 0;
   const CacheUse* cache = nullptr;
   VersionId version = {};
+  // Whose sequence it is; null: nobody else's. Sequences of one request wait
+  // for the first of them alone, which is not decided here.
+  const void* request = nullptr;
 };
 
 // For each sequence, in order of arrival, whether it should wait for an earlier

@@ -42,7 +42,8 @@ void MarkPrefixWaiters(const std::vector<std::unique_ptr<Sequence>>& running,
     // Nobody waits for one that stands still.
     if (!sequence.prefills() || sequence.paused()) continue;
     prefilling.push_back({sequence.known_tokens(), sequence.computed_count(),
-                          &sequence.request().cache, sequence.version().id()});
+                          &sequence.request().cache, sequence.version().id(),
+                          &sequence.group()});
     positions.push_back(i);
   }
   const std::vector<bool> waits =
@@ -104,9 +105,14 @@ void SequenceRoster::PromoteFirst() {
   KV_CHECK(!waiting_.empty() && waiting_.front()->running());
   std::unique_ptr<Sequence> first = std::move(waiting_.front());
   waiting_.pop_front();
-  running_.insert(
+  const auto place = running_.insert(
       std::upper_bound(running_.begin(), running_.end(), first, Precedes),
       std::move(first));
+  // Its prompt is computed before those of all that follow.
+  for (auto passed = place + 1; passed != running_.end(); ++passed) {
+    if ((*passed)->prefills()) (*passed)->NoteOvertaken();
+  }
+  std::sort(running_.begin(), running_.end(), Precedes);
 }
 
 Sequence& SequenceRoster::PreemptLast() {
@@ -168,7 +174,10 @@ SequenceRoster::RequestCounts SequenceRoster::CountRequests() const {
   absl::flat_hash_set<const RequestGroup*> seen;
   RequestCounts counts;
   for (const std::unique_ptr<Sequence>& sequence : running_) {
-    counts.running += seen.insert(&sequence->group()).second;
+    const bool is_new = seen.insert(&sequence->group()).second;
+    counts.running += is_new;
+    // Sequences of one request have one reader.
+    counts.paused += is_new && sequence->paused();
   }
   for (const std::unique_ptr<Sequence>& sequence : waiting_) {
     counts.waiting += seen.insert(&sequence->group()).second;

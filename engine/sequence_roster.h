@@ -58,9 +58,11 @@ class SequenceRoster {
   // Somebody waits for a lease, or has more to compute than its next token and
   // may.
   bool AnyPrefill() const;
-  // Requests of which a sequence runs, and those of which none does yet.
+  // Requests of which a sequence runs, those of these whose reader is behind,
+  // and those of which none runs yet.
   struct RequestCounts {
     int64_t running = 0;
+    int64_t paused = 0;
     int64_t waiting = 0;
   };
   RequestCounts CountRequests() const;

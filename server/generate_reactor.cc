@@ -196,7 +196,7 @@ void GenerateReactor::OnWatch() {
     if (overdue && !cancelled_) {
       GiveUp();
       backend = backend_;
-      id = request_id_;
+      id = engine_id_;
     }
     action = Next(now);
   }

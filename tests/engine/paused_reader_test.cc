@@ -1,5 +1,7 @@
 #include <cstdint>
 #include <memory>
+#include <utility>
+#include <variant>
 #include <vector>
 
 #include "absl/time/time.h"
@@ -10,6 +12,19 @@
 
 namespace kvasir {
 namespace {
+
+// A client of several sequences that counts their ends alone.
+class FullSink final : public TokenSink {
+ public:
+  bool Push(TokenEvent event) override {
+    ends += std::holds_alternative<FinishedEvent>(event);
+    return true;
+  }
+  bool Full() const override { return full; }
+
+  bool full = false;
+  int ends = 0;
+};
 
 const SamplingParams kGreedy = {.temperature = 0};
 
@@ -104,6 +119,24 @@ TEST(PausedReader, EndsAtItsDeadlineAndGivesItsRoom) {
   EXPECT_TRUE(waiting->ok());
   engine.Flush();
   EXPECT_EQ(engine.UsedBlocks(), 0);
+}
+
+// A request with several sequences has one reader; whoever compares the counts
+// must not take it for an engine that hangs.
+TEST(PausedReader, IsCountedAsOneRequest) {
+  LoopHarness engine({});
+  Request request = engine.MakeRequest(RandomPrompt(1, 40), 20);
+  request.sequence_count = 3;
+  const auto slow = std::make_shared<FullSink>();
+  ASSERT_TRUE(engine.TrySubmit(std::move(request), slow).ok());
+  for (int i = 0; i < 4; ++i) engine.Turn();
+  slow->full = true;
+  EXPECT_FALSE(engine.Turn());
+  EXPECT_EQ(engine.Stats().requests_running, 1);
+  EXPECT_EQ(engine.Stats().requests_paused, 1);
+  slow->full = false;
+  engine.RunUntilIdle();
+  EXPECT_EQ(slow->ends, 3);
 }
 
 }  // namespace

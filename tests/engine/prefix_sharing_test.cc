@@ -100,5 +100,17 @@ TEST(PrefixSharing, CacheOptionsMustAllowIt) {
   EXPECT_FALSE(second_waits(kShared, writes_only));
 }
 
+// Sequences of one request take over from the first of them, wherever that
+// stands; if it waited for one of them in turn, none would ever go on.
+TEST(PrefixSharing, NobodyWaitsForOneOfItsOwnRequest) {
+  const auto a = Prompt(12, 1, 1);
+  const int one = 0;
+  EXPECT_THAT(FindPrefixWaiters({{a, 0, &kShared, {}, &one},
+                                 {a, 0, &kShared, {}, &one},
+                                 {a, 0, &kShared}},
+                                kBlock),
+              ElementsAre(false, false, true));
+}
+
 }  // namespace
 }  // namespace kvasir

@@ -87,5 +87,24 @@ TEST_F(PriorityTest, NobodyStarves) {
   engine.RunUntilIdle();
 }
 
+// Nor does one that runs already while more important prompts take the whole
+// budget of each step.
+TEST_F(PriorityTest, APromptThatIsBeingComputedIsFinished) {
+  LoopHarness engine(
+      {.blocks = 500, .limits = {.token_budget = 16, .prefill_chunk = 16}});
+  Request request = engine.MakeRequest(RandomPrompt(1, 64), 1);
+  request.priority = 9;
+  const auto low = engine.Submit(std::move(request));
+  engine.Turn();
+  int64_t turns = 0;
+  for (uint64_t seed = 2; !low->finished.has_value(); ++seed) {
+    ASSERT_LT(++turns, 20 * kMaxOvertaken) << "it starves";
+    Submit(engine, 0, seed, 1);
+    engine.Turn();
+  }
+  EXPECT_TRUE(low->ok());
+  engine.RunUntilIdle();
+}
+
 }  // namespace
 }  // namespace kvasir
