@@ -71,14 +71,14 @@ bool EngineLoop::Turn() {
   parts_.versions->RetireUnheld();
   parts_.cache->Advance(parts_.clock->Now());
   ContinueResize();
+  roster_.NotePauses();
   AdmitWaiting();
   SendDepartures();
-  const int64_t paused = roster_.NotePauses();
   ExtendPrefixes();
   ContinueWarmup();
   const StepWork work = MakePlan();
   if (NumbersAreOld()) Publish();
-  const bool stands = work.empty() && paused > 0;
+  const bool stands = work.empty() && roster_.AnyPaused();
   if (!work.empty()) {
     ExecuteStep(work);
   } else if (!roster_.empty()) {
@@ -235,7 +235,10 @@ void EngineLoop::AdmitWaiting() {
       // Not before a warm-up has given back what is in the way.
       view.capacity.free_pieces += warmup_.HeldPieces();
       if (scheduler_.CountAdmissible(view) > 0 && warmup_.GiveWay()) continue;
-      return;
+      // Nor before those that stand still have given up their places.
+      if (!roster_.SetAsideLastPaused()) return;
+      ++recorder_.stats().preemptions;
+      continue;
     }
     for (; count > 0; --count) AdmitFirst();
   }
@@ -285,12 +288,14 @@ RequestLimits EngineLoop::LimitsOf(const Sequence& sequence) const {
 // turn again.
 int64_t EngineLoop::PromisedToPreempted() const {
   int64_t most = 0;
-  for (const std::unique_ptr<Sequence>& sequence : roster_.waiting()) {
-    if (!sequence->preempted()) continue;
+  const auto promise = [&](const std::unique_ptr<Sequence>& sequence) {
+    if (!sequence->preempted()) return;
     most = std::max(
         most, parts_.cache->layout().BlocksFor(sequence->most_tokens()) -
                   parts_.cache->PinnedPrefixBlocks(LeaseRequestOf(*sequence)));
-  }
+  };
+  for (const auto& sequence : roster_.waiting()) promise(sequence);
+  for (const auto& sequence : roster_.aside()) promise(sequence);
   return most;
 }
 

@@ -43,7 +43,7 @@ struct EngineStats {
 
   int64_t requests_running = 0;  // hold a lease
   int64_t requests_waiting = 0;
-  int64_t requests_paused = 0;  // of the running ones, see TokenSink::Full()
+  int64_t requests_paused = 0;  // of all these, see TokenSink::Full()
 
   // By FinishReason of the sequence that ended last, and the ends that are no
   // FinishReason.

@@ -120,10 +120,7 @@ Sequence& SequenceRoster::PreemptLast() {
   std::unique_ptr<Sequence> last = std::move(running_.back());
   running_.pop_back();
   last->Preempt();
-  const auto place = waiting_.insert(
-      std::upper_bound(waiting_.begin(), waiting_.end(), last, Precedes),
-      std::move(last));
-  return **place;
+  return Wait(std::move(last));
 }
 
 std::unique_ptr<Sequence> SequenceRoster::Remove(SequenceId id) {
@@ -138,6 +135,7 @@ std::vector<std::unique_ptr<Sequence>> SequenceRoster::RemoveIf(
   std::vector<std::unique_ptr<Sequence>> removed;
   MoveOut(running_, ended, removed);
   MoveOut(waiting_, ended, removed);
+  MoveOut(aside_, ended, removed);
   return removed;
 }
 
@@ -154,13 +152,52 @@ VersionId SequenceRoster::VersionAfter(VersionId last, VersionId guest) const {
   return next.valid() ? next : first;
 }
 
-int64_t SequenceRoster::NotePauses() {
-  int64_t count = 0;
+void SequenceRoster::NotePauses() {
   for (const std::unique_ptr<Sequence>& sequence : running_) {
     sequence->NotePaused();
-    count += sequence->paused();
   }
-  return count;
+  const auto note_paused = [](const Sequence& sequence) {
+    return sequence.paused();
+  };
+  for (const std::unique_ptr<Sequence>& sequence : waiting_) {
+    sequence->NotePaused();
+  }
+  std::vector<std::unique_ptr<Sequence>> held = std::move(aside_);
+  aside_.clear();
+  MoveOut(waiting_, note_paused, aside_);
+  for (std::unique_ptr<Sequence>& sequence : held) {
+    sequence->NotePaused();
+    if (sequence->paused()) {
+      aside_.push_back(std::move(sequence));
+    } else {
+      Wait(std::move(sequence));
+    }
+  }
+}
+
+bool SequenceRoster::AnyPaused() const {
+  return !aside_.empty() ||
+         absl::c_any_of(running_, [](const std::unique_ptr<Sequence>& s) {
+           return s->paused();
+         });
+}
+
+bool SequenceRoster::SetAsideLastPaused() {
+  for (auto at = running_.rbegin(); at != running_.rend(); ++at) {
+    if (!(*at)->paused()) continue;
+    aside_.push_back(std::move(*at));
+    running_.erase(std::next(at).base());
+    aside_.back()->Preempt();
+    return true;
+  }
+  return false;
+}
+
+// Where its precedence puts it.
+Sequence& SequenceRoster::Wait(std::unique_ptr<Sequence> sequence) {
+  const auto place =
+      std::upper_bound(waiting_.begin(), waiting_.end(), sequence, Precedes);
+  return **waiting_.insert(place, std::move(sequence));
 }
 
 bool SequenceRoster::AnyPrefill() const {
@@ -181,6 +218,11 @@ SequenceRoster::RequestCounts SequenceRoster::CountRequests() const {
   }
   for (const std::unique_ptr<Sequence>& sequence : waiting_) {
     counts.waiting += seen.insert(&sequence->group()).second;
+  }
+  for (const std::unique_ptr<Sequence>& sequence : aside_) {
+    const bool is_new = seen.insert(&sequence->group()).second;
+    counts.waiting += is_new;
+    counts.paused += is_new;
   }
   return counts;
 }

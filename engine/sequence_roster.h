@@ -27,13 +27,18 @@ class SequenceRoster {
   // Puts a new sequence behind all that precede it.
   void Enqueue(std::unique_ptr<Sequence> sequence);
 
-  bool empty() const { return running_.empty() && waiting_.empty(); }
+  bool empty() const {
+    return running_.empty() && waiting_.empty() && aside_.empty();
+  }
   const std::vector<std::unique_ptr<Sequence>>& running() const {
     return running_;
   }
   const std::deque<std::unique_ptr<Sequence>>& waiting() const {
     return waiting_;
   }
+
+  // Those that wait for their reader and not for a lease.
+  const std::vector<std::unique_ptr<Sequence>>& aside() const { return aside_; }
 
   // The first waiting sequence, which has got its lease, runs.
   void PromoteFirst();
@@ -51,15 +56,20 @@ class SequenceRoster {
   // turns in the order of their ids. Invalid if there is none.
   VersionId VersionAfter(VersionId last, VersionId guest = {}) const;
 
-  // A turn begins: asks the readers of running sequences whether they keep up.
-  // How many do not.
-  int64_t NotePauses();
+  // A turn begins: asks all readers whether they keep up. A sequence that waits
+  // is set aside while its reader does not, and waits again when it does.
+  void NotePauses();
+  // Of the running sequences and those set aside, any whose reader is behind.
+  bool AnyPaused() const;
+  // The last running sequence whose reader is behind gives its lease up and is
+  // set aside: somebody waits for its place. False if there is none.
+  bool SetAsideLastPaused();
 
   // Somebody waits for a lease, or has more to compute than its next token and
   // may.
   bool AnyPrefill() const;
-  // Requests of which a sequence runs, those of these whose reader is behind,
-  // and those of which none runs yet.
+  // Requests of which a sequence runs, those of which none does, and those of
+  // all these whose reader is behind.
   struct RequestCounts {
     int64_t running = 0;
     int64_t paused = 0;
@@ -77,8 +87,11 @@ class SequenceRoster {
                      VersionId in_turn) const;
 
  private:
+  Sequence& Wait(std::unique_ptr<Sequence> sequence);
+
   std::vector<std::unique_ptr<Sequence>> running_;
   std::deque<std::unique_ptr<Sequence>> waiting_;
+  std::vector<std::unique_ptr<Sequence>> aside_;
 };
 
 }  // namespace kvasir

@@ -101,24 +101,66 @@ TEST(PausedReader, LosesItsMemoryToAnOlderOne) {
   EXPECT_GT(slow->finished->usage.preemption_count, 0);
 }
 
-// Nobody is refused because a paused one holds the room, and its deadline is
-// seen although the engine sleeps.
-TEST(PausedReader, EndsAtItsDeadlineAndGivesItsRoom) {
-  LoopHarness engine({.blocks = 4});
-  Request request = engine.MakeRequest(RandomPrompt(1, 40), 20);
-  request.deadline = engine.clock().Now() + absl::Seconds(1);
-  const auto slow = engine.Submit(request);
-  ASSERT_TRUE(engine.Turn());
+// Whoever waits gets its memory, and it goes on later with the same answer: one
+// client that does not read must not stop the others.
+TEST(PausedReader, GivesItsRoomToWhoeverWaits) {
+  LoopHarness engine({.blocks = 5});
+  const std::vector<TokenId> prompt = RandomPrompt(1, 40);
+  const auto slow = engine.Submit(prompt, 20);
+  for (int i = 0; i < 4; ++i) engine.Turn();
   slow->full = true;
   const auto waiting = engine.Submit(RandomPrompt(2, 40), 4);
-  for (int i = 0; i < 5; ++i) EXPECT_FALSE(engine.Turn());
-  EXPECT_FALSE(waiting->finished.has_value());
-  engine.clock().Advance(absl::Seconds(2));
-  engine.RunUntilIdle();
-  EXPECT_EQ(slow->code(), absl::StatusCode::kDeadlineExceeded);
+  for (int i = 0; i < 8; ++i) engine.Turn();
   EXPECT_TRUE(waiting->ok());
+  EXPECT_FALSE(slow->finished.has_value());
+  EXPECT_EQ(engine.Stats().requests_waiting, 1);
+  EXPECT_EQ(engine.Stats().requests_paused, 1);
+  EXPECT_FALSE(engine.Turn()) << "nothing to do until it reads";
+  slow->full = false;
+  engine.RunUntilIdle();
+  EXPECT_EQ(slow->ids, FakeAnswer(prompt, 20, kGreedy));
+}
+
+// The same of its places among those that may run: n sequences that nobody
+// reads hold up none.
+TEST(PausedReader, GivesItsPlacesToWhoeverWaits) {
+  LoopHarness engine({.limits = {.max_sequences = 4}});
+  Request request = engine.MakeRequest(RandomPrompt(1, 40), 20);
+  request.sequence_count = 9;
+  const auto slow = std::make_shared<FullSink>();
+  ASSERT_TRUE(engine.TrySubmit(std::move(request), slow).ok());
+  for (int i = 0; i < 4; ++i) engine.Turn();
+  slow->full = true;
+  const auto quick = engine.Submit(RandomPrompt(2, 40), 4);
+  for (int i = 0; i < 8; ++i) engine.Turn();
+  EXPECT_TRUE(quick->ok());
+  slow->full = false;
+  engine.RunUntilIdle();
+  EXPECT_EQ(slow->ends, 9);
   engine.Flush();
   EXPECT_EQ(engine.UsedBlocks(), 0);
+}
+
+// The engine sleeps, and yet sees that its time is over, also once it was set
+// aside.
+TEST(PausedReader, EndsAtItsDeadline) {
+  for (const bool somebody_waits : {false, true}) {
+    LoopHarness engine({.blocks = 5});
+    Request request = engine.MakeRequest(RandomPrompt(1, 40), 20);
+    request.deadline = engine.clock().Now() + absl::Seconds(1);
+    const auto slow = engine.Submit(request);
+    ASSERT_TRUE(engine.Turn());
+    slow->full = true;
+    if (somebody_waits) engine.Submit(RandomPrompt(2, 40), 4);
+    for (int i = 0; i < 8; ++i) engine.Turn();
+    EXPECT_FALSE(engine.Turn());
+    EXPECT_FALSE(slow->finished.has_value());
+    engine.clock().Advance(absl::Seconds(2));
+    engine.RunUntilIdle();
+    EXPECT_EQ(slow->code(), absl::StatusCode::kDeadlineExceeded);
+    engine.Flush();
+    EXPECT_EQ(engine.UsedBlocks(), 0);
+  }
 }
 
 // A request with several sequences has one reader; whoever compares the counts
