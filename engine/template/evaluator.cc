@@ -287,9 +287,9 @@ absl::Status Evaluator::BindParameters(const Macro& macro,
   }
   Dict named;
   for (const auto& [word, value] : arguments.named) {
-    const auto parameter =
-        std::find_if(body.parameters.begin(), body.parameters.end(),
-                     [&](const Parameter& one) { return one.word == word; });
+    const auto parameter = std::find_if(
+        body.parameters.begin(), body.parameters.end(),
+        [&wanted = word](const Parameter& one) { return one.word == wanted; });
     if (parameter != body.parameters.end()) {
       const Value*& place =
           bound[static_cast<size_t>(parameter - body.parameters.begin())];

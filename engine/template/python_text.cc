@@ -178,7 +178,7 @@ std::string FloatRepr(double value) {
     out += digits + std::string(static_cast<size_t>(exponent + 1 - count), '0');
     out += ".0";
   } else {
-    const auto whole = static_cast<size_t>(exponent + 1);
+    const size_t whole = static_cast<size_t>(exponent) + 1;
     out += digits.substr(0, whole) + "." + digits.substr(whole);
   }
   return out;
