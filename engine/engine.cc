@@ -32,7 +32,7 @@
 #include "engine/model_set.h"
 #include "engine/prefix_desk.h"
 #include "engine/request_check.h"
-#include "engine/sequence.h"
+#include "engine/request_group.h"
 #include "engine/version_directory.h"
 #include "engine/version_keeper.h"
 #include "engine/version_loader.h"

@@ -1,6 +1,7 @@
 #ifndef KVASIR_ENGINE_REQUEST_H_
 #define KVASIR_ENGINE_REQUEST_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -17,6 +18,9 @@
 namespace kvasir {
 
 class ServedVersion;
+
+inline constexpr size_t kMaxStopStrings = 64;
+inline constexpr size_t kMaxStopBytes = 1024;  // of each
 
 // When a generation ends by itself.
 struct StoppingParams {

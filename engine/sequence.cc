@@ -20,12 +20,6 @@ bool Happened(absl::Duration moment) {
   return moment != -absl::InfiniteDuration();
 }
 
-SamplingParams SamplingOf(const Request& request, int32_t index) {
-  SamplingParams params = request.sampling;
-  params.seed += static_cast<uint64_t>(index);
-  return params;
-}
-
 // One of a request's sequences scores the prompt for all.
 int64_t ScoreEnd(const Request& request, int32_t index) {
   if (index > 0 || !request.output.prompt_logprobs.has_value()) return 0;
@@ -34,29 +28,14 @@ int64_t ScoreEnd(const Request& request, int32_t index) {
 
 }  // namespace
 
-std::vector<TokenId> EndersOf(const Request& request) {
-  const StoppingParams& stopping = request.stopping;
-  if (stopping.min_tokens == 0) return {};
-  std::vector<TokenId> enders = stopping.token_ids;
-  if (stopping.ignore_eos) return enders;
-  const Tokenizer& tokenizer = request.version->tokenizer();
-  enders.insert(enders.end(), tokenizer.end_tokens().begin(),
-                tokenizer.end_tokens().end());
-  return enders;
-}
-
 Sequence::Sequence(SequenceId id, std::shared_ptr<RequestGroup> group,
                    int32_t index, int64_t max_context)
     : id_(id),
       index_(index),
       group_(std::move(group)),
-      sampling_(SamplingOf(request(), index)),
       score_end_(ScoreEnd(request(), index)),
-      enders_(EndersOf(request())),
       max_context_(max_context),
-      tokens_(request().prompt),
       decoder_(&version().tokenizer(), request().skip_special_tokens),
-      stops_(request().stopping.strings, request().stopping.include_stop),
       next_scored_(
           std::max<int64_t>(request().output.prompt_logprob_start, 1)) {
   times_.submitted = group_->submission.submitted;
@@ -70,7 +49,7 @@ Sequence::~Sequence() {
 
 absl::Span<const TokenId> Sequence::withheld() const {
   if (usage_.completion_tokens >= request().stopping.min_tokens) return {};
-  return enders_;
+  return group_->enders;
 }
 
 const Sequence* Sequence::donor() const {
@@ -86,6 +65,10 @@ Sequence::RowRange Sequence::RowsToScore(int64_t first_position,
   return begin < end ? RowRange{begin, end} : RowRange{};
 }
 
+int64_t Sequence::RowsBeforeScores() const {
+  return std::max<int64_t>(next_scored_ - 1 - computed_count(), 0);
+}
+
 int64_t Sequence::most_tokens() const {
   const int64_t max_tokens = request().stopping.max_tokens;
   if (max_tokens == 0) return max_context_;
@@ -94,6 +77,13 @@ int64_t Sequence::most_tokens() const {
 
 int64_t Sequence::Start(Lease lease) {
   KV_CHECK(!running() && lease.held());
+  if (!begun()) {
+    tokens_ = request().prompt;
+    if (!group_->stop_texts.has_value()) {
+      group_->stop_texts.emplace(request().stopping.strings);
+    }
+    stops_.emplace(&*group_->stop_texts, request().stopping.include_stop);
+  }
   lease_ = std::move(lease);
   return RaiseHighWater();
 }
@@ -124,10 +114,8 @@ ComputedTokens Sequence::NoteComputed(int64_t count) {
   ComputedTokens computed;
   computed.recomputed =
       std::max<int64_t>(std::min(end, high_water_) - begin, 0);
-  if (index_ == 0) {
-    computed.prompt = std::max<int64_t>(
-        std::min(end, usage_.prompt_tokens) - std::max(begin, high_water_), 0);
-  }
+  (index_ == 0 ? computed.prompt : computed.repeated) = std::max<int64_t>(
+      std::min(end, usage_.prompt_tokens) - std::max(begin, high_water_), 0);
   usage_.recomputed_tokens += computed.recomputed;
   high_water_ = std::max(high_water_, end);
   return computed;
@@ -169,13 +157,14 @@ void Sequence::PushProgress(absl::Duration now) {
 Sequence::Appended Sequence::Append(TokenId token,
                                     std::optional<PositionLogprobs> logprobs,
                                     absl::Duration now) {
+  KV_CHECK(begun());
   if (!Happened(times_.first_token)) times_.first_token = now;
   times_.last_token = now;
   tokens_.push_back(token);
   ++usage_.completion_tokens;
   StopMatcher::Step text =
-      stops_.Push(decoder_.Push(token),
-                  usage_.completion_tokens >= request().stopping.min_tokens);
+      stops_->Push(decoder_.Push(token),
+                   usage_.completion_tokens >= request().stopping.min_tokens);
   matched_stop_ = text.matched;
   Appended appended;
   appended.delta.index = index_;
@@ -233,10 +222,10 @@ FinishedEvent Sequence::Fail(absl::Status status, absl::Duration now) {
 FinishedEvent Sequence::MakeEnd(absl::Duration now) {
   FinishedEvent event;
   event.index = index_;
-  event.seed = sampling_.seed;
-  if (!matched_stop_.has_value()) {
-    event.tail_text = stops_.Push(decoder_.Finish(), /*may_stop=*/false).text;
-    event.tail_text += stops_.Finish();
+  event.seed = sampling().seed + static_cast<uint64_t>(index_);
+  if (begun() && !matched_stop_.has_value()) {
+    event.tail_text = stops_->Push(decoder_.Finish(), /*may_stop=*/false).text;
+    event.tail_text += stops_->Finish();
   }
   event.usage = usage_;
   event.usage.cached_tokens = group_->cached_tokens;

@@ -34,12 +34,9 @@ struct SequenceTimes {
 // What one committed step meant for a sequence's accounts.
 struct ComputedTokens {
   int64_t prompt = 0;      // prompt tokens computed for the first time
+  int64_t repeated = 0;    // and those that a further sequence computes, too
   int64_t recomputed = 0;  // tokens computed again after a preemption
 };
-
-// Tokens that would end a sequence of the request before its min_tokens; none
-// if it has no such bound.
-std::vector<TokenId> EndersOf(const Request& request);
 
 // So that nobody starves, whatever the others' priorities.
 inline constexpr int32_t kMaxOvertaken = 128;
@@ -49,7 +46,8 @@ inline constexpr int32_t kMaxOvertaken = 128;
 // and what else ends it is the engine loop's affair.
 //
 // Engine thread only. The lease is held while the sequence runs, and not while
-// it waits. Ids grow in order of arrival.
+// it waits; one that has never run is small, whatever its request. Ids grow in
+// order of arrival.
 class Sequence {
  public:
   // The request has a version; its tokenizer decodes. `max_context` bounds
@@ -64,13 +62,17 @@ class Sequence {
   const Request& request() const { return group_->request(); }
   const ServedVersion& version() const { return *request().version; }
   const CancelFlag& cancel() const { return *group_->submission.cancel; }
-  const SamplingParams& sampling() const { return sampling_; }
+  const SamplingParams& sampling() const { return request().sampling; }
   // Tokens that may not be drawn now, since one of them would end it too early.
   absl::Span<const TokenId> withheld() const;
 
   // Prompt and generated tokens.
-  absl::Span<const TokenId> known_tokens() const { return tokens_; }
-  int64_t known_count() const { return static_cast<int64_t>(tokens_.size()); }
+  absl::Span<const TokenId> known_tokens() const {
+    return begun() ? tokens_ : request().prompt;
+  }
+  int64_t known_count() const {
+    return static_cast<int64_t>(known_tokens().size());
+  }
   int64_t computed_count() const { return lease_.token_count(); }
   bool running() const { return lease_.held(); }
   // More than the newest token has yet to be computed.
@@ -99,6 +101,8 @@ class Sequence {
     int64_t end = 0;
   };
   RowRange RowsToScore(int64_t first_position, int64_t count) const;
+  // Rows that it may compute before the first that is to be scored.
+  int64_t RowsBeforeScores() const;
 
   // Most tokens of prompt and output that it can come to.
   int64_t most_tokens() const;
@@ -172,6 +176,7 @@ class Sequence {
   const SequenceTimes& times() const { return times_; }
 
  private:
+  bool begun() const { return stops_.has_value(); }
   std::optional<FinishReason> ReasonToEnd(TokenId token) const;
   int64_t RaiseHighWater();
   Timings MakeTimings(absl::Duration now) const;
@@ -181,16 +186,14 @@ class Sequence {
   const SequenceId id_;
   const int32_t index_;
   const std::shared_ptr<RequestGroup> group_;
-  const SamplingParams sampling_;
   const int64_t score_end_;
-  const std::vector<TokenId> enders_;  // what min_tokens withholds
 
   // Progress.
   int64_t max_context_;
-  std::vector<TokenId> tokens_;
+  std::vector<TokenId> tokens_;  // once it has begun
   Lease lease_;
   TextDecoder decoder_;
-  StopMatcher stops_;
+  std::optional<StopMatcher> stops_;  // likewise
   std::optional<size_t> matched_stop_;
   int64_t next_scored_ = 0;    // prompt token
   int64_t told_progress_ = 0;  // tokens

@@ -63,15 +63,16 @@ void MarkDonorWaiters(const std::vector<std::unique_ptr<Sequence>>& running,
   }
 }
 
-// One scores, the others that would rest.
+// One scores; the others come as far as where they would.
 void LimitScoring(const std::vector<std::unique_ptr<Sequence>>& running,
                   SchedulerView& view) {
   bool taken = false;
   for (size_t i = 0; i < running.size(); ++i) {
     RunningView& row = view.running[i];
     if (!running[i]->scores() || row.rests || !row.in_turn) continue;
-    row.rests = taken;
-    row.most_rows = kMaxScoredRows;
+    row.most_rows = running[i]->RowsBeforeScores();
+    if (!taken) row.most_rows += kMaxScoredRows;
+    row.rests = row.most_rows == 0;
     taken = true;
   }
 }

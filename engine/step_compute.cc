@@ -34,7 +34,8 @@ StepRows RowsOf(const PlannedRows& planned, const Sequence& sequence,
                 .table = table,
                 .draw = {.tokens = sequence.known_tokens(),
                          .prompt_tokens = sequence.usage().prompt_tokens,
-                         .withheld = sequence.withheld()}};
+                         .withheld = sequence.withheld(),
+                         .stream = sequence.index()}};
   if (planned.wants_logits) {
     rows.sampling = &sequence.sampling();
     if (wish.logprobs.has_value()) rows.logprobs = &*wish.logprobs;

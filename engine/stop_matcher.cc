@@ -3,15 +3,19 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 
 #include "cache/base/check.h"
 #include "engine/model/utf8.h"
+#include "engine/request.h"
 
 namespace kvasir {
 namespace {
@@ -52,37 +56,37 @@ absl::Status CheckStopStrings(absl::Span<const std::string> stops) {
   return absl::OkStatus();
 }
 
-StopMatcher::StopMatcher(std::vector<std::string> stops, bool include_stop)
-    : include_stop_(include_stop) {
-  for (std::string& stop : stops) stops_.push_back(MakeStop(std::move(stop)));
+StopTexts::StopTexts(absl::Span<const std::string> texts) {
+  static_assert(kMaxStopBytes <= std::numeric_limits<uint16_t>::max());
+  for (const std::string& bytes : texts) {
+    KV_CHECK(!bytes.empty() && bytes.size() <= kMaxStopBytes);
+    texts_.push_back({.bytes = bytes, .shorter = {0, 0}});
+    std::vector<uint16_t>& shorter = texts_.back().shorter;
+    shorter.reserve(bytes.size() + 1);
+    for (size_t length = 2; length <= bytes.size(); ++length) {
+      shorter.push_back(static_cast<uint16_t>(
+          Advance(texts_.size() - 1, shorter.back(), bytes[length - 1])));
+    }
+  }
 }
 
-StopMatcher::Stop StopMatcher::MakeStop(std::string text) {
-  KV_CHECK(!text.empty());
-  Stop stop = {.text = std::move(text), .shorter = {0, 0}};
-  for (size_t length = 2; length <= stop.text.size(); ++length) {
-    stop.matched = stop.shorter.back();
-    Advance(stop, stop.text[length - 1]);
-    stop.shorter.push_back(stop.matched);
+size_t StopTexts::Advance(size_t index, size_t matched, char next) const {
+  const Text& text = texts_[index];
+  if (matched == text.bytes.size()) matched = text.shorter.back();
+  while (matched > 0 && text.bytes[matched] != next) {
+    matched = text.shorter[matched];
   }
-  stop.matched = 0;
-  return stop;
+  return matched + (text.bytes[matched] == next ? 1 : 0);
 }
 
-void StopMatcher::Advance(Stop& stop, char next) {
-  if (stop.matched == stop.text.size()) stop.matched = stop.shorter.back();
-  while (stop.matched > 0 && stop.text[stop.matched] != next) {
-    stop.matched = stop.shorter[stop.matched];
-  }
-  if (stop.text[stop.matched] == next) ++stop.matched;
-}
+StopMatcher::StopMatcher(const StopTexts* stops, bool include_stop)
+    : stops_(stops), include_stop_(include_stop), matched_(stops->size(), 0) {}
 
 std::optional<size_t> StopMatcher::Completed() const {
   std::optional<size_t> longest;
-  for (size_t i = 0; i < stops_.size(); ++i) {
-    const Stop& stop = stops_[i];
-    if (stop.matched < stop.text.size()) continue;
-    if (!longest.has_value() || stop.matched > stops_[*longest].text.size()) {
+  for (size_t i = 0; i < matched_.size(); ++i) {
+    if (matched_[i] < stops_->text(i).size()) continue;
+    if (!longest.has_value() || matched_[i] > stops_->text(*longest).size()) {
       longest = i;
     }
   }
@@ -92,9 +96,10 @@ std::optional<size_t> StopMatcher::Completed() const {
 size_t StopMatcher::HeldBytes() const {
   size_t held = UnfinishedBytes(held_);
   if (include_stop_) return held;  // all of a match is sent
-  for (const Stop& stop : stops_) {
-    const bool whole = stop.matched == stop.text.size();  // and passed over
-    held = std::max<size_t>(held, whole ? stop.shorter.back() : stop.matched);
+  for (size_t i = 0; i < matched_.size(); ++i) {
+    const size_t matched = matched_[i];
+    const bool whole = matched == stops_->text(i).size();  // and passed over
+    held = std::max(held, whole ? stops_->Shorter(i, matched) : matched);
   }
   return held;
 }
@@ -103,13 +108,16 @@ StopMatcher::Step StopMatcher::Push(std::string_view text, bool may_stop) {
   KV_CHECK(!ended_) << "the text has ended";
   for (const char next : text) {
     held_.push_back(next);
-    for (Stop& stop : stops_) Advance(stop, next);
+    for (size_t i = 0; i < matched_.size(); ++i) {
+      matched_[i] =
+          static_cast<uint16_t>(stops_->Advance(i, matched_[i], next));
+    }
     if (!may_stop) continue;
     const std::optional<size_t> matched = Completed();
     if (!matched.has_value()) continue;
     ended_ = true;
     if (!include_stop_) {
-      held_.resize(held_.size() - stops_[*matched].text.size());
+      held_.resize(held_.size() - stops_->text(*matched).size());
     }
     return {std::exchange(held_, {}), matched};
   }

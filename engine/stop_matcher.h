@@ -13,12 +13,36 @@
 
 namespace kvasir {
 
-inline constexpr size_t kMaxStopStrings = 64;
-inline constexpr size_t kMaxStopBytes = 1024;  // of each
-
 // INVALID_ARGUMENT naming `stopping.strings` or the one that is wrong: at most
-// kMaxStopStrings, each of 1 to kMaxStopBytes bytes of UTF-8.
+// kMaxStopStrings, each of 1 to kMaxStopBytes bytes of UTF-8 (request.h).
 absl::Status CheckStopStrings(absl::Span<const std::string> stops);
+
+// Stop strings and what finding them needs, made once for all sequences of a
+// request. Immutable. Memory is three times that of the strings.
+class StopTexts {
+ public:
+  // The strings are the caller's and outlive this. They have passed
+  // CheckStopStrings(); none is allowed.
+  explicit StopTexts(absl::Span<const std::string> texts);
+
+  size_t size() const { return texts_.size(); }
+  std::string_view text(size_t index) const { return texts_[index].bytes; }
+  // The longest proper end of the first `length` bytes of a text that is also
+  // its beginning.
+  size_t Shorter(size_t index, size_t length) const {
+    return texts_[index].shorter[length];
+  }
+  // How much of a text the bytes read so far end with, once `next` has followed
+  // bytes that end with `matched` of it.
+  size_t Advance(size_t index, size_t matched, char next) const;
+
+ private:
+  struct Text {
+    std::string_view bytes;
+    std::vector<uint16_t> shorter;  // by length
+  };
+  std::vector<Text> texts_;
+};
 
 // Finds stop strings in a text that comes in pieces, and says what of it may be
 // sent, so that nothing of a match is sent before it is one.
@@ -30,11 +54,12 @@ absl::Status CheckStopStrings(absl::Span<const std::string> stops);
 // makes each text that is sent whole UTF-8 if the whole is.
 //
 // One sequence's; not thread-safe. Time is linear in the text for each stop
-// (Knuth, Morris and Pratt, 1977), memory in the length of the stops.
+// (Knuth, Morris and Pratt, 1977), memory in their number and what is held
+// back.
 class StopMatcher {
  public:
-  // Stops have passed CheckStopStrings(); none is allowed.
-  StopMatcher(std::vector<std::string> stops, bool include_stop);
+  // The stops are the caller's and outlive this.
+  StopMatcher(const StopTexts* stops, bool include_stop);
 
   struct Step {
     std::string text;               // that may be sent now
@@ -48,26 +73,15 @@ class StopMatcher {
   // The text has ended: what is held back. Empty after a match.
   std::string Finish();
 
-  const std::string& stop(size_t index) const { return stops_[index].text; }
-
  private:
-  struct Stop {
-    std::string text;
-    // By length of a matched beginning: the longest proper end of it that is a
-    // beginning, too.
-    std::vector<uint32_t> shorter;
-    uint32_t matched = 0;  // longest end of the text so far that begins it
-  };
-
-  static Stop MakeStop(std::string text);
-  static void Advance(Stop& stop, char next);
   // The stop that the last byte has completed.
   std::optional<size_t> Completed() const;
   size_t HeldBytes() const;
 
+  const StopTexts* const stops_;
   const bool include_stop_;
-  std::vector<Stop> stops_;
-  std::string held_;  // the end of the text so far, not sent
+  std::vector<uint16_t> matched_;  // of each stop, by the text so far
+  std::string held_;               // the end of the text so far, not sent
   bool ended_ = false;
 };
 

@@ -17,10 +17,6 @@
 namespace kvasir {
 namespace {
 
-// What StopMatcher takes, before it is copied; the engine looks closer.
-constexpr int64_t kMaxStopTexts = 64;
-constexpr size_t kMaxStopTextBytes = 1024;
-
 absl::Status CheckId(std::string_view field, uint32_t id, int32_t vocab_size) {
   if (id < static_cast<uint32_t>(vocab_size)) return absl::OkStatus();
   return FieldFault(field, absl::StrCat("a token id in [0, ", vocab_size, ")"),
@@ -191,14 +187,14 @@ absl::StatusOr<StoppingParams> DecodeStopping(const v1::StoppingParams& wire,
   ASSIGN_OR_RETURN(params.token_ids,
                    DecodeIds("stopping.token_ids", wire.token_ids(), vocab_size,
                              kMaxStopTokens));
-  RETURN_IF_ERROR(CheckCount("stopping.strings", kMaxStopTexts, "texts",
+  // Before they are copied; the engine looks closer.
+  RETURN_IF_ERROR(CheckCount("stopping.strings", kMaxStopStrings, "texts",
                              wire.strings_size()));
   for (const std::string& text : wire.strings()) {
-    if (text.size() <= kMaxStopTextBytes) continue;
-    return FieldFault(
-        "stopping.strings",
-        absl::StrCat("at most ", kMaxStopTextBytes, " bytes each"),
-        text.size());
+    if (text.size() <= kMaxStopBytes) continue;
+    return FieldFault("stopping.strings",
+                      absl::StrCat("at most ", kMaxStopBytes, " bytes each"),
+                      text.size());
   }
   params.strings.assign(wire.strings().begin(), wire.strings().end());
   params.ignore_eos = wire.ignore_eos();

@@ -78,8 +78,8 @@ TokenId SampleToken(absl::Span<const float> logits,
   candidates.KeepTopP(params.top_p);
   candidates.KeepMinP(params.min_p);
   // The upper 53 bits, so that every value is exact in a double.
-  const uint64_t bits =
-      CounterRandom(params.seed, context.tokens.size(), 0) >> 11;
+  const uint64_t seed = params.seed + static_cast<uint64_t>(context.stream);
+  const uint64_t bits = CounterRandom(seed, context.tokens.size(), 0) >> 11;
   return candidates.At(static_cast<double>(bits) * 0x1.0p-53);
 }
 

@@ -72,6 +72,8 @@ struct DrawContext {
   int64_t prompt_tokens = 0;
   // Not drawn this time: the end tokens of a generation that may not end yet.
   absl::Span<const TokenId> withheld = {};
+  // Added to the seed: the sequence's index in its request.
+  int32_t stream = 0;
 };
 
 // INVALID_ARGUMENT naming the field, its legal range and the value found; NaN

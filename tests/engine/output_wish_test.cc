@@ -99,6 +99,20 @@ TEST(OutputWish, ScoresOnePromptAfterTheOther) {
   }
 }
 
+// Nor do steps become small, nor does anybody rest, before there is something
+// to score.
+TEST(OutputWish, ComputesWhatIsNotScoredLikeAnyOther) {
+  LoopHarness engine({.limits = {.token_budget = 400, .prefill_chunk = 200}});
+  const auto one = Submit(engine, Scored(engine, RandomPrompt(1, 170), 161));
+  const auto two = Submit(engine, Scored(engine, RandomPrompt(2, 180), 171));
+  engine.Turn();
+  ASSERT_EQ(engine.runner().steps().size(), 1u);
+  EXPECT_EQ(engine.runner().computed_rows(), 170 + 170);
+  engine.RunUntilIdle();
+  EXPECT_EQ(one->scores.size(), 9u);
+  EXPECT_EQ(two->scores.size(), 9u);
+}
+
 // One that loses its memory amid its scores neither repeats nor skips any.
 TEST(OutputWish, ScoresSurviveAPreemption) {
   LoopHarness engine(

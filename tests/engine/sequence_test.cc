@@ -53,6 +53,12 @@ class SequenceTest : public ::testing::Test {
     return sequence.Start(*std::move(lease));
   }
 
+  std::unique_ptr<Sequence> MakeStarted(StoppingParams stopping = {}) {
+    auto sequence = Make(std::move(stopping));
+    Start(*sequence);
+    return sequence;
+  }
+
   ComputedTokens Compute(Sequence& sequence, int64_t count) {
     const LeaseGrowth growth{
         &sequence.lease(),
@@ -118,16 +124,17 @@ TEST_F(SequenceTest, ExtendingCountsOnce) {
 // The most specific reason is told: an end token that is also the last one
 // allowed still is the model's own end.
 TEST_F(SequenceTest, ReasonsHaveAnOrder) {
-  auto sequence = Make({.max_tokens = 1, .token_ids = {2}});
+  auto sequence = MakeStarted({.max_tokens = 1, .token_ids = {2}});
   EXPECT_EQ(sequence->Append(2, std::nullopt, absl::ZeroDuration()).reason,
             FinishReason::kEos);
-  sequence = Make({.max_tokens = 1, .ignore_eos = true, .token_ids = {2}});
+  sequence =
+      MakeStarted({.max_tokens = 1, .ignore_eos = true, .token_ids = {2}});
   EXPECT_EQ(sequence->Append(2, std::nullopt, absl::ZeroDuration()).reason,
             FinishReason::kStopToken);
-  sequence = Make({.max_tokens = 1, .ignore_eos = true});
+  sequence = MakeStarted({.max_tokens = 1, .ignore_eos = true});
   EXPECT_EQ(sequence->Append(2, std::nullopt, absl::ZeroDuration()).reason,
             FinishReason::kLength);
-  sequence = Make({.max_tokens = 6});
+  sequence = MakeStarted({.max_tokens = 6});
   for (int i = 0; i < 5; ++i) {
     EXPECT_FALSE(sequence->Append(9, std::nullopt, absl::ZeroDuration())
                      .reason.has_value());
@@ -135,7 +142,7 @@ TEST_F(SequenceTest, ReasonsHaveAnOrder) {
   // 16 tokens: both limits at once.
   EXPECT_EQ(sequence->Append(9, std::nullopt, absl::ZeroDuration()).reason,
             FinishReason::kLength);
-  sequence = Make();
+  sequence = MakeStarted();
   for (int i = 0; i < 5; ++i)
     sequence->Append(9, std::nullopt, absl::ZeroDuration());
   EXPECT_EQ(sequence->Append(9, std::nullopt, absl::ZeroDuration()).reason,
@@ -150,7 +157,7 @@ TEST_F(SequenceTest, TimingsCoverWhatHappened) {
   EXPECT_EQ(timings.queue, absl::Seconds(3));
   EXPECT_EQ(timings.total, absl::Seconds(3));
 
-  sequence = Make();
+  sequence = MakeStarted();
   EXPECT_TRUE(sequence->NoteScheduled(absl::Seconds(102)));
   EXPECT_FALSE(sequence->NoteScheduled(absl::Seconds(109)));
   sequence->Append(9, std::nullopt, absl::Seconds(105));
@@ -166,7 +173,7 @@ TEST_F(SequenceTest, TimingsCoverWhatHappened) {
 
 // Bytes of an unfinished character must not be lost when the stream ends.
 TEST_F(SequenceTest, TheTailHoldsAnUnfinishedCharacter) {
-  auto sequence = Make();
+  auto sequence = MakeStarted();
   EXPECT_EQ(
       sequence->Append(3 + 'a', std::nullopt, absl::ZeroDuration()).delta.text,
       "a");

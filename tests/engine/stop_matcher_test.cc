@@ -11,6 +11,7 @@
 #include "gtest/gtest.h"
 
 #include "engine/model/utf8.h"
+#include "engine/request.h"
 #include "tests/support/naive_stop.h"
 #include "tests/support/tiny_model.h"
 
@@ -33,9 +34,10 @@ struct Output {
   }
 };
 
-Output ReadAll(std::vector<std::string> stops, bool include_stop,
+Output ReadAll(const std::vector<std::string>& stops, bool include_stop,
                const std::vector<StopPiece>& pieces) {
-  StopMatcher matcher(std::move(stops), include_stop);
+  const StopTexts texts(stops);
+  StopMatcher matcher(&texts, include_stop);
   Output output;
   for (const StopPiece& piece : pieces) {
     StopMatcher::Step step = matcher.Push(piece.text, piece.may_stop);
@@ -170,7 +172,8 @@ TEST(StopMatcher, EqualsANaiveTwinWhateverThePieces) {
       pieces.push_back({piece, random.Below(4) != 0});
       at += piece.size();
     }
-    StopMatcher matcher(stops, include_stop);
+    const StopTexts texts(stops);
+    StopMatcher matcher(&texts, include_stop);
     std::string sent, seen;
     std::optional<size_t> matched;
     for (const StopPiece& piece : pieces) {

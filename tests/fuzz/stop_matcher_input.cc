@@ -55,7 +55,8 @@ size_t RunStopMatcherInput(absl::Span<const uint8_t> bytes) {
   }
   const NaiveStop want = StopNaively(stops, include_stop, pieces);
 
-  StopMatcher matcher(stops, include_stop);
+  const StopTexts texts(stops);
+  StopMatcher matcher(&texts, include_stop);
   std::string sent, seen;
   std::optional<size_t> matched;
   for (const StopPiece& piece : pieces) {

@@ -24,9 +24,11 @@ uint64_t Mix(uint64_t hash, TokenId id) {
   return hash ^ (hash >> 29);
 }
 
-TokenId Draw(uint64_t hash, const SamplingParams& sampling, int64_t position) {
+TokenId Draw(uint64_t hash, const SamplingParams& sampling, int64_t position,
+             int32_t stream = 0) {
   if (sampling.temperature > 0) {
-    hash ^= CounterRandom(sampling.seed, static_cast<uint64_t>(position), 0);
+    const uint64_t seed = sampling.seed + static_cast<uint64_t>(stream);
+    hash ^= CounterRandom(seed, static_cast<uint64_t>(position), 0);
   }
   return kFirstByteToken + static_cast<TokenId>(Mix(hash, 0) % 256);
 }
@@ -95,7 +97,7 @@ TokenId FakeRunner::Next(const StepRows& rows) const {
         << "a block holds other tokens than its place in the table says";
     hash = Mix(hash, *PlaceOf(rows.table, layout_, position, 0));
   }
-  return Draw(hash, *rows.sampling, end);
+  return Draw(hash, *rows.sampling, end, rows.draw.stream);
 }
 
 std::vector<TokenId> FakeAnswer(std::vector<TokenId> prompt, int64_t count,
