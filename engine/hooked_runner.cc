@@ -38,7 +38,10 @@ absl::StatusOr<std::vector<StepResult>> HookedRunner::Run(
     const auto [first, unused] =
         first_generated_.try_emplace(step[i].id, position);
     const size_t index = static_cast<size_t>(position - first->second);
-    if (index < hooks_.script.size()) results[i].token = hooks_.script[index];
+    if (index >= hooks_.script.size()) continue;
+    results[i].token = hooks_.script[index];
+    // They are of the token that the script has replaced.
+    results[i].logprobs.reset();
   }
   return results;
 }

@@ -207,16 +207,21 @@ TEST(HookedRunner, ScriptsByPlaceInTheOutput) {
   HookedRunner runner(std::make_shared<FakeRunner>(layout),
                       {.script = {70, 71}});
   std::vector<TokenId> tokens = RandomPrompt(1, 5);
+  const LogprobWish wish = {.top_count = 1};
   const auto run = [&](int64_t first, int64_t count) {
     const StepRows rows{
         .id = SequenceId(0),
         .tokens = absl::MakeConstSpan(tokens).subspan(first, count),
         .first_position = first,
         .table = table,
-        .sampling = &kGreedy};
-    const TokenId token = runner.Run({&rows, 1})->at(0).token;
-    tokens.push_back(token);
-    return token;
+        .sampling = &kGreedy,
+        .logprobs = &wish};
+    const StepResult result = runner.Run({&rows, 1})->at(0);
+    // Of the token that comes out, or of none.
+    EXPECT_TRUE(!result.logprobs.has_value() ||
+                result.logprobs->chosen->id == result.token);
+    tokens.push_back(result.token);
+    return result.token;
   };
   EXPECT_EQ(run(0, 5), 70);
   EXPECT_EQ(run(0, 6), 71) << "computed again from the start";
