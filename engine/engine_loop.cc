@@ -79,6 +79,9 @@ bool EngineLoop::Turn() {
   const StepWork work = MakePlan();
   if (NumbersAreOld()) Publish();
   const bool stands = work.empty() && roster_.AnyPaused();
+  if (std::exchange(recorder_.stats().waits_for_readers, stands) != stands) {
+    Publish();
+  }
   if (!work.empty()) {
     ExecuteStep(work);
   } else if (!roster_.empty()) {
@@ -406,6 +409,10 @@ void EngineLoop::ExecuteStep(const StepWork& work) {
                       end - begin, end);
   recorder_.stats().warmed_tokens += work.warm_tokens();
   warmup_.NoteComputed(work.warm);
+  for (size_t i = 0; i < sequences.size(); ++i) {
+    recorder_.CountComputed(
+        sequences[i]->NoteComputed(plan.rows[i].token_count));
+  }
   // Before one of them ends and drops its blocks.
   for (const std::unique_ptr<Sequence>& sequence : roster_.running()) {
     TakeOver(*sequence);
@@ -417,7 +424,6 @@ void EngineLoop::ExecuteStep(const StepWork& work) {
 
 void EngineLoop::TakeResult(const PlannedRows& rows, StepResult result,
                             Sequence& sequence, absl::Duration now) {
-  recorder_.CountComputed(sequence.NoteComputed(rows.token_count));
   if (sequence.group().failed) return;  // it ends with the next turn
   if (result.token == kLogitsNotFinite) {
     // This sequence's alone; its neighbours' rows are their own.

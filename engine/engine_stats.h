@@ -44,6 +44,8 @@ struct EngineStats {
   int64_t requests_running = 0;  // hold a lease
   int64_t requests_waiting = 0;
   int64_t requests_paused = 0;  // of all these, see TokenSink::Full()
+  // Nothing can be computed before a paused one goes on, or ends.
+  bool waits_for_readers = false;
 
   // By FinishReason of the sequence that ended last, and the ends that are no
   // FinishReason.
@@ -62,7 +64,9 @@ struct EngineStats {
   int64_t prompt_tokens_computed = 0;
   int64_t prompt_tokens_cached = 0;
   int64_t generation_tokens = 0;
-  int64_t recomputed_tokens = 0;
+  // Prompt tokens that a further sequence of a request has computed, too.
+  int64_t repeated_tokens = 0;
+  int64_t recomputed_tokens = 0;  // after preemptions
   int64_t warmed_tokens = 0;  // computed by warm-ups; in none of those above
   int64_t steps = 0;
 

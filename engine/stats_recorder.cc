@@ -46,6 +46,7 @@ void StatsRecorder::CountCached(int64_t prompt_tokens) {
 
 void StatsRecorder::CountComputed(const ComputedTokens& computed) {
   stats_.prompt_tokens_computed += computed.prompt;
+  stats_.repeated_tokens += computed.repeated;
   stats_.recomputed_tokens += computed.recomputed;
 }
 

@@ -169,6 +169,7 @@ void AddTokens(const EngineStats& stats, MetricFamilies& out) {
   out.OpenCounter("kvasir_recomputed_tokens_total",
                   "Tokens computed again, by why.");
   out.Add({{"reason", "preemption"}}, Number(stats.recomputed_tokens));
+  out.Add({{"reason", "sequence"}}, Number(stats.repeated_tokens));
 }
 
 void AddLatencies(const EngineStats& stats, MetricFamilies& out) {

@@ -18,8 +18,9 @@ absl::Duration AverageStep(const EngineStats& stats) {
 }  // namespace
 
 bool StallDetector::Stalled(const EngineStats& stats, absl::Duration now) {
-  // A paused request waits for its client.
+  // A paused request waits for its client, and others may for its place.
   const bool idle =
+      stats.waits_for_readers ||
       stats.requests_running + stats.requests_waiting == stats.requests_paused;
   if (idle || stats.steps != last_steps_) last_sign_ = now;
   last_steps_ = stats.steps;

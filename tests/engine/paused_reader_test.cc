@@ -116,7 +116,10 @@ TEST(PausedReader, GivesItsRoomToWhoeverWaits) {
   EXPECT_EQ(engine.Stats().requests_waiting, 1);
   EXPECT_EQ(engine.Stats().requests_paused, 1);
   EXPECT_FALSE(engine.Turn()) << "nothing to do until it reads";
+  EXPECT_TRUE(engine.Stats().waits_for_readers) << "which is no stall";
   slow->full = false;
+  engine.Turn();
+  EXPECT_FALSE(engine.Stats().waits_for_readers);
   engine.RunUntilIdle();
   EXPECT_EQ(slow->ids, FakeAnswer(prompt, 20, kGreedy));
 }

@@ -98,6 +98,7 @@ TEST(RequestSequences, CountOnce) {
   EXPECT_EQ(stats.prompt_tokens_computed, 100);
   EXPECT_EQ(stats.prompt_tokens_cached, 0);
   EXPECT_EQ(stats.recomputed_tokens, 0);
+  EXPECT_EQ(stats.repeated_tokens, 3 * (100 - 96)) << "what no block held";
   EXPECT_EQ(stats.generation_tokens, 24);
   EXPECT_EQ(stats.finished[static_cast<size_t>(FinishReason::kLength)], 1);
   EXPECT_EQ(stats.cache.counters.lookup_tokens, 100);
@@ -118,6 +119,23 @@ TEST(RequestSequences, TellTheCachedTokensOfTheirPrompt) {
     EXPECT_EQ(end.usage.cached_tokens, 96) << index;
   }
   EXPECT_EQ(engine.Stats().cache.counters.hit_tokens, 96);
+}
+
+// 64 sequences with 64 stops each must not cost a copy of prompt and stops each
+// before they run.
+TEST(RequestSequences, AreSmallUntilTheyBegin) {
+  Submission submission;
+  submission.request.prompt = RandomPrompt(1, 10);
+  submission.request.stopping.strings = {"stop"};
+  submission.request.version = IdleVersion(VersionId(1));
+  submission.request.sequence_count = 2;
+  const auto group = std::make_shared<RequestGroup>(std::move(submission));
+  const Sequence one(SequenceId(0), group, 0, 16);
+  const Sequence two(SequenceId(1), group, 1, 16);
+  EXPECT_EQ(one.known_tokens().data(), group->request().prompt.data());
+  EXPECT_EQ(two.known_tokens().data(), group->request().prompt.data());
+  EXPECT_FALSE(group->stop_texts.has_value());
+  EXPECT_LE(sizeof(Sequence), 1024u);
 }
 
 // FIELD_CASES LEAK-3: a cancel ends all of them, also those that wait and those

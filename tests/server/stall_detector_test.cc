@@ -55,6 +55,21 @@ TEST(StallDetectorTest, PausedRequestsAreNoStall) {
       << "the other one gets no step";
 }
 
+// Somebody waits for a place that a paused request holds until its client reads
+// or is ended.
+TEST(StallDetectorTest, WaitingForReadersIsNoStall) {
+  StallDetector detector(absl::Seconds(4));
+  EngineStats stats = Working(5);
+  stats.requests_waiting = 1;
+  stats.requests_paused = 1;
+  stats.waits_for_readers = true;
+  EXPECT_FALSE(detector.Stalled(stats, absl::Seconds(0)));
+  EXPECT_FALSE(detector.Stalled(stats, absl::Seconds(60)));
+  stats.waits_for_readers = false;
+  EXPECT_TRUE(detector.Stalled(stats, absl::Seconds(65)))
+      << "the engine could go on";
+}
+
 // A big model on a small machine has steps of seconds; that is no stall.
 TEST(StallDetectorTest, SlowStepsRaiseTheLimit) {
   StallDetector detector(absl::Seconds(4));
