@@ -78,7 +78,7 @@ bool EngineLoop::Turn() {
   ContinueWarmup();
   const StepWork work = MakePlan();
   if (NumbersAreOld()) Publish();
-  const bool stands = work.empty() && roster_.AnyPaused();
+  const bool stands = work.empty() && roster_.WaitsForReaders();
   if (std::exchange(recorder_.stats().waits_for_readers, stands) != stands) {
     Publish();
   }

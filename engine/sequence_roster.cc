@@ -176,11 +176,10 @@ void SequenceRoster::NotePauses() {
   }
 }
 
-bool SequenceRoster::AnyPaused() const {
-  return !aside_.empty() ||
-         absl::c_any_of(running_, [](const std::unique_ptr<Sequence>& s) {
-           return s->paused();
-         });
+bool SequenceRoster::WaitsForReaders() const {
+  if (running_.empty() && waiting_.empty()) return !aside_.empty();
+  return absl::c_any_of(
+      running_, [](const std::unique_ptr<Sequence>& s) { return s->paused(); });
 }
 
 bool SequenceRoster::SetAsideLastPaused() {

@@ -59,8 +59,10 @@ class SequenceRoster {
   // A turn begins: asks all readers whether they keep up. A sequence that waits
   // is set aside while its reader does not, and waits again when it does.
   void NotePauses();
-  // Of the running sequences and those set aside, any whose reader is behind.
-  bool AnyPaused() const;
+  // Nothing else is to be done before a reader reads on: a running sequence
+  // stands still, or all that there are have been set aside. Those hold nothing
+  // that one that waits could wait for.
+  bool WaitsForReaders() const;
   // The last running sequence whose reader is behind gives its lease up and is
   // set aside: somebody waits for its place. False if there is none.
   bool SetAsideLastPaused();

@@ -39,15 +39,18 @@ class SequenceRosterTest : public ::testing::Test {
     version_ = cache_->AddVersion("v", "00");
   }
 
-  void Enqueue(int64_t id, std::vector<TokenId> prompt) {
+  std::shared_ptr<RecordingSink> Enqueue(int64_t id,
+                                         std::vector<TokenId> prompt) {
     Submission submission;
     submission.request.prompt = std::move(prompt);
-    submission.sink = std::make_shared<RecordingSink>();
+    const auto sink = std::make_shared<RecordingSink>();
+    submission.sink = sink;
     submission.cancel = std::make_shared<CancelFlag>();
     submission.request.version = IdleVersion(version_);
     roster_.Enqueue(std::make_unique<Sequence>(
         SequenceId(id), std::make_shared<RequestGroup>(std::move(submission)),
         0, 100));
+    return sink;
   }
 
   // Gives the first waiting sequence a lease and lets it run.
@@ -87,6 +90,23 @@ TEST_F(SequenceRosterTest, PreemptionKeepsTheOrderOfArrival) {
   EXPECT_FALSE(roster_.waiting()[0]->running());
   Promote();
   EXPECT_THAT(Ids(roster_.running()), ElementsAre(0, 1));
+}
+
+// Those set aside hold no memory: one that waits for some must be refused in
+// the end, and not wait until the others' clients read.
+TEST_F(SequenceRosterTest, OnlyWhoHoldsSomethingIsWaitedFor) {
+  const auto sink = Enqueue(0, RandomPrompt(0, 6));
+  Promote();
+  EXPECT_FALSE(roster_.WaitsForReaders());
+  sink->full = true;
+  roster_.NotePauses();
+  EXPECT_TRUE(roster_.WaitsForReaders());
+  ASSERT_TRUE(roster_.SetAsideLastPaused());
+  EXPECT_TRUE(roster_.WaitsForReaders()) << "there is nothing else";
+  Enqueue(1, RandomPrompt(1, 6));
+  EXPECT_FALSE(roster_.WaitsForReaders());
+  Promote();
+  EXPECT_FALSE(roster_.WaitsForReaders());
 }
 
 TEST_F(SequenceRosterTest, RemovesFromBothLists) {
