@@ -10,18 +10,20 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 
+#include "server/cli/answer_report.h"
+#include "server/cli/chat_options.h"
 #include "server/cli/commands.h"
 #include "server/cli/format.h"
 #include "server/cli/generation.h"
+#include "server/cli/generation_options.h"
 #include "server/cli/interrupt.h"
 
 namespace kvasir::cli {
 namespace {
 
 struct Options {
+  ChatOptions conversation;
   GenerationOptions generation;
-  std::string system;
-  std::string system_file;
 };
 
 constexpr const char* kHelp =
@@ -34,10 +36,10 @@ constexpr const char* kHelp =
 // that a chat can be kept in a file.
 class Chat {
  public:
-  Chat(const Options& options, const Globals& globals, std::string system)
+  Chat(const Options& options, const Globals& globals, v1::ChatPrompt start)
       : options_(options),
         globals_(globals),
-        system_(std::move(system)),
+        start_(std::move(start)),
         client_(globals) {
     Clear();
   }
@@ -49,23 +51,21 @@ class Chat {
   void Prompt() const;
   bool Obey(const std::string& line);  // false: it is no command
   int Ask(const std::string& text);
+  Generation Stream(const v1::GenerateRequest& request);
+  void Show(const v1::GenerateRequest& request, const Generation& generation);
   void ShowStats() const;
 
   const Options& options_;
   const Globals& globals_;
-  const std::string system_;
+  const v1::ChatPrompt start_;
   Client client_;
   v1::ChatPrompt conversation_;
   std::optional<v1::Finished> last_;
 };
 
 void Chat::Clear() {
-  conversation_.Clear();
+  conversation_ = start_;
   last_.reset();
-  if (system_.empty()) return;
-  v1::ChatMessage& message = *conversation_.add_messages();
-  message.set_role("system");
-  message.set_content(system_);
 }
 
 void Chat::Prompt() const {
@@ -112,16 +112,41 @@ bool Chat::Obey(const std::string& line) {
   return true;
 }
 
+Generation Chat::Stream(const v1::GenerateRequest& request) {
+  return Generate(client_, request,
+                  [this](const v1::GenerateResponse& event, const Generation&) {
+                    if (event.has_progress()) {
+                      Note(globals_, DescribeProgress(event.progress()));
+                    }
+                    if (!globals_.json) WriteText(event.delta().text());
+                  });
+}
+
+// What the text as it came has not shown.
+void Chat::Show(const v1::GenerateRequest& request,
+                const Generation& generation) {
+  const v1::Finished& answer = generation.first();
+  if (globals_.json) {
+    if (!generation.status.ok()) return;
+    v1::GenerateResponse response;
+    response.set_request_id(generation.request_id);
+    *response.mutable_finished() = answer;
+    PrintJson(response, true);
+    return;
+  }
+  if (!answer.text().empty()) WriteText("\n");
+  WriteText(RenderDetails(request, answer, StdoutIsTerminal()));
+}
+
 int Chat::Ask(const std::string& text) {
   v1::ChatMessage& question = *conversation_.add_messages();
   question.set_role("user");
   question.set_content(text);
-  v1::GenerateRequest request;
-  options_.generation.Fill(request);
+  v1::GenerateRequest request = options_.generation.request();
+  request.set_stream(true);
   *request.mutable_chat() = conversation_;
-  const Generation generation =
-      StreamGeneration(client_, std::move(request), WriteText);
-  if (!generation.text.empty()) WriteText("\n");
+  const Generation generation = Stream(request);
+  Show(request, generation);
   const bool stopped =
       generation.status.error_code() == grpc::StatusCode::CANCELLED;
   if (!generation.status.ok() && !stopped) {
@@ -131,12 +156,12 @@ int Chat::Ask(const std::string& text) {
   }
   v1::ChatMessage& answer = *conversation_.add_messages();
   answer.set_role("assistant");
-  answer.set_content(generation.text);
+  answer.set_content(generation.first().text());
   if (stopped) {
     Note(globals_, "(stopped)");
     return kExitOk;
   }
-  last_ = generation.finished;
+  last_ = generation.first();
   if (globals_.verbose) Note(globals_, DescribeGeneration(*last_));
   return kExitOk;
 }
@@ -147,13 +172,9 @@ void Chat::ShowStats() const {
 }
 
 int RunChat(const Options& options, const Globals& globals) {
-  std::string system = options.system;
-  if (!options.system_file.empty()) {
-    std::optional<std::string> text = ReadFile(options.system_file);
-    if (!text.has_value()) return kExitUsage;
-    system = *std::move(text);
-  }
-  return Chat(options, globals, std::move(system)).Run();
+  std::optional<v1::ChatPrompt> start = options.conversation.Read();
+  if (!start.has_value()) return kExitUsage;
+  return Chat(options, globals, *std::move(start)).Run();
 }
 
 }  // namespace
@@ -161,13 +182,8 @@ int RunChat(const Options& options, const Globals& globals) {
 void AddChatCommand(CLI::App& app, Action& action) {
   auto options = std::make_shared<Options>();
   CLI::App* command = app.add_subcommand("chat", "Talk with the model");
-  auto* system =
-      command->add_option("--system", options->system, "System message");
-  command
-      ->add_option("--system-file", options->system_file,
-                   "The same from a file")
-      ->excludes(system);
-  options->generation.AddTo(*command);
+  options->conversation.AddTo(*command);
+  options->generation.AddToChat(*command);
   command->callback([options, &action] {
     action = [options](const Globals& globals) {
       return RunChat(*options, globals);

@@ -2,50 +2,38 @@
 #define KVASIR_SERVER_CLI_GENERATION_H_
 
 #include <cstddef>
-#include <cstdint>
 #include <functional>
+#include <map>
 #include <optional>
 #include <string>
 
 #include "grpcpp/grpcpp.h"
 
-#include "CLI/CLI.hpp"
 #include "server/cli/client.h"
 
 namespace kvasir::cli {
 
-// What generate and chat share: how to sample, when to stop.
-struct GenerationOptions {
-  std::string model;
-  std::optional<int32_t> max_tokens;
-  std::optional<float> temperature;
-  std::optional<int32_t> top_k;
-  std::optional<float> top_p;
-  std::optional<float> min_p;
-  std::optional<uint64_t> seed;
-  bool ignore_eos = false;
-  bool no_cache = false;
-  std::string salt;
-  std::optional<int32_t> cache_priority;
-  std::string cache_ttl;
-  std::string cache_version;
-
-  void AddTo(CLI::App& command);
-  void Fill(v1::GenerateRequest& request) const;
-};
-
 // What came of a call.
 struct Generation {
   grpc::Status status;
-  std::string text;
-  v1::Finished finished;  // if the status is OK
+  // Its sequences by their index, each as the one message would be that is sent
+  // without `stream`: texts, ids and log-probabilities of all its events
+  // joined. Of a call that fails some may lack their end.
+  std::map<int, v1::Finished> sequences;
+  std::string request_id;
+
+  // The first sequence; an empty one if nothing came.
+  const v1::Finished& first() const;
 };
 
-// Calls Generate with `stream` set and hands each piece of text to `on_text` as
-// it comes. Ctrl-C cancels the call.
-Generation StreamGeneration(
-    Client& client, v1::GenerateRequest request,
-    const std::function<void(const std::string&)>& on_text);
+// Adds what an event tells to `generation`.
+void Take(const v1::GenerateResponse& event, Generation& generation);
+
+// Calls Generate and hands each event to `on_event` as it comes, after it is in
+// the Generation so far. Ctrl-C cancels the call.
+Generation Generate(Client& client, const v1::GenerateRequest& request,
+                    const std::function<void(const v1::GenerateResponse&,
+                                             const Generation&)>& on_event);
 
 // For CLI::Option::check(): what is wrong with the text of a time to live.
 std::string CheckTtl(const std::string& text);
@@ -58,12 +46,6 @@ void WriteText(const std::string& text);
 
 // False, with a complaint, if anything written to stdout is lost.
 bool CloseStdout();
-
-// One line for people: tokens, cached tokens, times, why it ended.
-std::string DescribeGeneration(const v1::Finished& finished);
-
-// "eos", "length", ... as in the enum, lower case.
-std::string ReasonName(v1::FinishReason reason);
 
 // Whether `text` is UTF-8, which is all that a call can carry; if not, with a
 // complaint that names it as `what`.

@@ -5,13 +5,13 @@
 #include <string>
 #include <vector>
 
-#include "absl/strings/numbers.h"
+#include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
 
 #include "server/cli/commands.h"
 #include "server/cli/format.h"
 #include "server/cli/generation.h"
+#include "server/cli/option_values.h"
 
 namespace kvasir::cli {
 namespace {
@@ -86,22 +86,6 @@ struct DetokenizeOptions {
   bool skip_special = false;
 };
 
-// Ids in any mix of blanks, commas and brackets, as other programs print them.
-std::optional<std::vector<uint32_t>> ReadIds(const std::string& text) {
-  std::vector<uint32_t> ids;
-  for (const absl::string_view part :
-       absl::StrSplit(text, absl::ByAnyChar(" ,\t\r\n[]"), absl::SkipEmpty())) {
-    uint32_t id = 0;
-    if (!absl::SimpleAtoi(part, &id)) {
-      Complain(absl::StrCat("wanted token ids, found \"",
-                            Visible(std::string(part)), "\""));
-      return std::nullopt;
-    }
-    ids.push_back(id);
-  }
-  return ids;
-}
-
 int Detokenize(const DetokenizeOptions& options, const Globals& globals) {
   std::string text;
   for (const std::string& id : options.ids) absl::StrAppend(&text, id, " ");
@@ -110,8 +94,11 @@ int Detokenize(const DetokenizeOptions& options, const Globals& globals) {
     if (!read.has_value()) return kExitUsage;
     text = *read;
   }
-  const std::optional<std::vector<uint32_t>> ids = ReadIds(text);
-  if (!ids.has_value()) return kExitUsage;
+  const absl::StatusOr<std::vector<uint32_t>> ids = ReadTokenIds(text);
+  if (!ids.ok()) {
+    Complain(std::string(ids.status().message()));
+    return kExitUsage;
+  }
   v1::DetokenizeRequest request;
   request.set_model(options.model);
   request.mutable_token_ids()->Add(ids->begin(), ids->end());

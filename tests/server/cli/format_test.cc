@@ -126,19 +126,6 @@ TEST(CacheWatchTest, RatesComeFromDifferences) {
   EXPECT_EQ(second.size(), first.size());
 }
 
-TEST(DescribeGenerationTest, SaysWhatWasCachedAndHowFast) {
-  v1::Finished finished;
-  finished.set_reason(v1::FINISH_REASON_LENGTH);
-  finished.mutable_usage()->set_prompt_tokens(612);
-  finished.mutable_usage()->set_cached_tokens(592);
-  finished.mutable_usage()->set_completion_tokens(96);
-  finished.mutable_timings()->mutable_first_token()->set_nanos(183000000);
-  finished.mutable_timings()->set_decode_tokens_per_second(41.23);
-  EXPECT_EQ(DescribeGeneration(finished),
-            "612 prompt tokens (592 cached), first token after 183 ms; 96 "
-            "tokens at 41.2 tokens/s; ended by length");
-}
-
 // Scripts tell usage errors, a missing server and a failed call apart.
 // gRPC would send such text and the server would have to refuse it unseen.
 TEST(RunCliTest, TextThatIsNotUtf8IsRefusedBeforeTheCall) {
