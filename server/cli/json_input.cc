@@ -36,6 +36,8 @@ absl::StatusOr<Json> Parse(const std::string& text) {
                  "more");
   } catch (const nlohmann::json::parse_error& error) {
     return Fault("JSON", absl::StrCat("a fault at byte ", error.byte));
+  } catch (const nlohmann::json::out_of_range&) {
+    return Fault("JSON", "a number out of range");
   }
 }
 

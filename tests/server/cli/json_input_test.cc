@@ -58,6 +58,12 @@ TEST(JsonInputTest, FaultsNameTheMessage) {
             std::string::npos);
 }
 
+// The library has an exception of its own for it, which ended the program.
+TEST(JsonInputTest, NumbersBeyondAnyTypeAreAFault) {
+  EXPECT_EQ(ReadTools("[1e999]").status().message(),
+            "wanted JSON, found a number out of range");
+}
+
 // Its order and its numbers are what the template shows to the model.
 TEST(JsonInputTest, ToolsKeepTheOrderOfTheirMembers) {
   const auto tools = ReadTools(R"([{"z": 1, "a": {"y": 0.5, "b": []}}, {}])");
