@@ -61,7 +61,8 @@ bool ReadAlignment(Layout& layout, char c) {
   return c == '<' || c == '>' || c == '^' || c == '=';
 }
 
-absl::StatusOr<Layout> ReadLayout(std::string_view spec, bool is_number) {
+absl::StatusOr<Layout> ReadLayout(Runtime& runtime, std::string_view spec,
+                                  bool is_number) {
   Layout layout;
   layout.conversion = 0;
   layout.left = !is_number;
@@ -94,7 +95,7 @@ absl::StatusOr<Layout> ReadLayout(std::string_view spec, bool is_number) {
   if (!reader.empty()) {
     return absl::InvalidArgumentError("Invalid format specifier");
   }
-  RETURN_IF_ERROR(CheckLayout(layout));
+  RETURN_IF_ERROR(CheckLayout(runtime, layout));
   return layout;
 }
 
@@ -103,7 +104,7 @@ absl::StatusOr<Text> Lay(Runtime& runtime, const Value& value,
   if (spec.empty()) return Str(runtime, value);
   const bool is_number =
       value.is_number() && value.kind() != Value::Kind::kBool;
-  ASSIGN_OR_RETURN(Layout layout, ReadLayout(spec, is_number));
+  ASSIGN_OR_RETURN(Layout layout, ReadLayout(runtime, spec, is_number));
   if (is_number && layout.conversion != 's') {
     if (layout.conversion == 0 && value.is_integer()) layout.conversion = 'd';
     if (layout.conversion == 0 && layout.precision >= 0) {
@@ -162,6 +163,7 @@ absl::StatusOr<Value> BraceReader::First(std::string_view name) {
   if (name.empty()) {
     index = static_cast<int64_t>(next_++);
   } else if (!absl::SimpleAtoi(View(name), &index)) {
+    RETURN_IF_ERROR(runtime_.budget.Step(1 + arguments_.named.size()));
     for (const auto& [given, value] : arguments_.named) {
       if (given == name) return value;
     }
@@ -203,6 +205,7 @@ absl::StatusOr<Value> BraceReader::Resolve(std::string_view name) {
 }
 
 absl::Status BraceReader::ReadField(std::string_view field) {
+  RETURN_IF_ERROR(runtime_.budget.Step());
   Reader reader(field);
   const std::string_view name = reader.TakeUntil("!:");
   char conversion = 0;

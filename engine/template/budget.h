@@ -20,14 +20,19 @@ class Budget {
                       context_bytes * kProducedPerContextByte) {}
 
   // RESOURCE_EXHAUSTED once more than kMaxSteps are taken.
-  absl::Status Step(int64_t count = 1) {
-    steps_ += count;
-    return steps_ <= kMaxSteps ? absl::OkStatus() : TooManySteps();
+  absl::Status Step(size_t count = 1) {
+    if (count > kMaxSteps) count = kMaxSteps + 1;
+    return Scan(count * kBytesPerStep);
   }
 
-  // Before `bytes` are looked through.
+  // Before `bytes` are looked through. Small ones add up as well.
   absl::Status Scan(size_t bytes) {
-    return Step(static_cast<int64_t>(bytes / kBytesPerStep));
+    if (bytes > kMaxScanned - scanned_) {
+      scanned_ = kMaxScanned;
+      return TooManySteps();
+    }
+    scanned_ += bytes;
+    return absl::OkStatus();
   }
 
   // Before values of `bytes` are made. RESOURCE_EXHAUSTED if that is too much
@@ -38,15 +43,17 @@ class Budget {
     return Scan(bytes);
   }
 
-  int64_t steps() const { return steps_; }
+  size_t steps() const { return scanned_ / kBytesPerStep; }
 
  private:
+  static constexpr size_t kMaxScanned = kMaxSteps * kBytesPerStep;
+
   static absl::Status TooManySteps();
   absl::Status TooManyBytes() const;
 
   size_t max_produced_;
   size_t produced_ = 0;  // at most max_produced_
-  int64_t steps_ = 0;
+  size_t scanned_ = 0;   // steps in bytes, at most kMaxScanned
 };
 
 }  // namespace kvasir::jinja

@@ -1,6 +1,7 @@
 #include "engine/template/callables.h"
 
 #include <cstdint>
+#include <utility>
 
 #include "absl/status/status.h"
 
@@ -10,9 +11,12 @@
 namespace kvasir::jinja {
 namespace {
 
-Value Method(NativeFunction function, std::shared_ptr<Object> self) {
-  return Value::FromObject(std::make_shared<NativeCallable>(
-      function, Value::FromObject(std::move(self))));
+Object::Found Method(Runtime& runtime, NativeFunction function,
+                     std::shared_ptr<Object> self) {
+  ASSIGN_OR_RETURN(
+      Value method,
+      MakeCallable(runtime, function, Value::FromObject(std::move(self))));
+  return std::optional<Value>(std::move(method));
 }
 
 absl::StatusOr<Value> CallCycle(Runtime&, const Value& self,
@@ -42,12 +46,14 @@ absl::StatusOr<Value> CallReset(Runtime&, const Value& self, const Arguments&) {
 
 }  // namespace
 
-std::optional<Value> Macro::Attribute(std::string_view name) {
-  if (name == "name") return Value::String(body_->name, /*trusted=*/true);
-  return std::nullopt;
+Object::Found Macro::Attribute(Runtime& runtime, std::string_view name) {
+  if (name != "name") return std::optional<Value>();
+  ASSIGN_OR_RETURN(Value value,
+                   MakeText(runtime, Text(body_->name, /*trusted=*/true)));
+  return std::optional<Value>(std::move(value));
 }
 
-std::optional<Value> Loop::Attribute(std::string_view name) {
+std::optional<Value> Loop::Count(std::string_view name) const {
   const auto index = static_cast<int64_t>(index_);
   const auto length = static_cast<int64_t>(items_.size());
   if (name == "index") return Value::Int(index + 1);
@@ -57,8 +63,8 @@ std::optional<Value> Loop::Attribute(std::string_view name) {
   if (name == "first") return Value::Bool(index == 0);
   if (name == "last") return Value::Bool(index + 1 == length);
   if (name == "length") return Value::Int(length);
-  if (name == "depth") return Value::Int(depth_ + 1);
-  if (name == "depth0") return Value::Int(depth_);
+  if (name == "depth") return Value::Int(recursion_ + 1);
+  if (name == "depth0") return Value::Int(recursion_);
   if (name == "previtem") {
     if (index == 0) return Value::Undefined("there is no previous item");
     return items_[index_ - 1];
@@ -67,9 +73,15 @@ std::optional<Value> Loop::Attribute(std::string_view name) {
     if (index + 1 == length) return Value::Undefined("there is no next item");
     return items_[index_ + 1];
   }
-  if (name == "cycle") return Method(CallCycle, shared_from_this());
-  if (name == "changed") return Method(CallChanged, shared_from_this());
   return std::nullopt;
+}
+
+Object::Found Loop::Attribute(Runtime& runtime, std::string_view name) {
+  if (name == "cycle") return Method(runtime, CallCycle, shared_from_this());
+  if (name == "changed") {
+    return Method(runtime, CallChanged, shared_from_this());
+  }
+  return Count(name);
 }
 
 absl::StatusOr<bool> Loop::Changed(Runtime& runtime, const ValueList& values) {
@@ -77,15 +89,19 @@ absl::StatusOr<bool> Loop::Changed(Runtime& runtime, const ValueList& values) {
   for (size_t i = 0; same && i < values.size(); ++i) {
     ASSIGN_OR_RETURN(same, Equals(runtime, (*last_)[i], values[i]));
   }
-  if (!same) last_ = values;
+  if (!same) {
+    // The values may hold this loop, or one that holds it.
+    if (!last_.has_value()) runtime.changing.push_back(shared_from_this());
+    last_ = values;
+  }
   return !same;
 }
 
-std::optional<Value> Cycler::Attribute(std::string_view name) {
-  if (name == "current") return items_[index_];
-  if (name == "next") return Method(CallNext, shared_from_this());
-  if (name == "reset") return Method(CallReset, shared_from_this());
-  return std::nullopt;
+Object::Found Cycler::Attribute(Runtime& runtime, std::string_view name) {
+  if (name == "next") return Method(runtime, CallNext, shared_from_this());
+  if (name == "reset") return Method(runtime, CallReset, shared_from_this());
+  return name == "current" ? std::optional<Value>(items_[index_])
+                           : std::nullopt;
 }
 
 Value Cycler::Next() {

@@ -14,7 +14,9 @@
 namespace kvasir::jinja {
 
 // Objects that only the evaluator can call, since they run parts of the
-// template. They point into it; it outlives the rendering that made them.
+// template. They point into it; it outlives the rendering that made them. What
+// scopes hold counts for no depth: the evaluator keeps every scope that a macro
+// or a loop refers to, and clears them one by one.
 
 class Macro : public Object {
  public:
@@ -22,7 +24,7 @@ class Macro : public Object {
       : body_(body), closure_(std::move(closure)) {}
   std::string_view type_name() const override { return "Macro"; }
   bool is_callable() const override { return true; }
-  std::optional<Value> Attribute(std::string_view name) override;
+  Found Attribute(Runtime& runtime, std::string_view name) override;
 
   const MacroBody& body() const { return *body_; }
   // Where it was defined: what its body sees.
@@ -37,32 +39,36 @@ class Macro : public Object {
 class Loop : public Object, public std::enable_shared_from_this<Loop> {
  public:
   // `statement` and `outside` are for a recursive one.
-  Loop(ValueList items, int depth, const Statement* statement, ScopePtr outside)
-      : items_(std::move(items)),
-        depth_(depth),
+  Loop(ValueList items, int recursion, const Statement* statement,
+       ScopePtr outside)
+      : Object(1 + DeepestOf(items)),
+        items_(std::move(items)),
+        recursion_(recursion),
         statement_(statement),
         outside_(std::move(outside)) {}
 
   std::string_view type_name() const override { return "LoopContext"; }
   bool is_callable() const override { return statement_->recursive; }
-  std::optional<Value> Attribute(std::string_view name) override;
+  Found Attribute(Runtime& runtime, std::string_view name) override;
 
   const ValueList& items() const { return items_; }
   size_t index() const { return index_; }
   void MoveTo(size_t index) { index_ = index; }
-  int depth() const { return depth_; }
+  int recursion() const { return recursion_; }
   const Statement& statement() const { return *statement_; }
   const ScopePtr& outside() const { return outside_; }
 
   // Whether these differ from those of the last time.
   absl::StatusOr<bool> Changed(Runtime& runtime, const ValueList& values);
-  // Lets go of what may refer to this.
-  void Forget() { last_ = std::nullopt; }
+  void Clear() override { last_ = std::nullopt; }
 
  private:
+  // The attributes that are no methods.
+  std::optional<Value> Count(std::string_view name) const;
+
   ValueList items_;
   size_t index_ = 0;
-  int depth_;  // from 0
+  int recursion_;  // from 0
   const Statement* statement_;
   ScopePtr outside_;
   std::optional<ValueList> last_;
@@ -71,9 +77,10 @@ class Loop : public Object, public std::enable_shared_from_this<Loop> {
 // cycler() and joiner().
 class Cycler : public Object, public std::enable_shared_from_this<Cycler> {
  public:
-  explicit Cycler(ValueList items) : items_(std::move(items)) {}
+  explicit Cycler(ValueList items)
+      : Object(1 + DeepestOf(items)), items_(std::move(items)) {}
   std::string_view type_name() const override { return "Cycler"; }
-  std::optional<Value> Attribute(std::string_view name) override;
+  Found Attribute(Runtime& runtime, std::string_view name) override;
   Value Next();
   void Reset() { index_ = 0; }
 
@@ -84,7 +91,8 @@ class Cycler : public Object, public std::enable_shared_from_this<Cycler> {
 
 class Joiner : public Object {
  public:
-  explicit Joiner(Value separator) : separator_(std::move(separator)) {}
+  explicit Joiner(Value separator)
+      : Object(1 + separator.depth()), separator_(std::move(separator)) {}
   std::string_view type_name() const override { return "Joiner"; }
   bool is_callable() const override { return true; }
   // Nothing the first time, the separator from then on.

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 
 #include "cache/base/check.h"
@@ -111,22 +110,22 @@ Evaluator::FlowOr Evaluator::RunIf(const Statement& statement,
 Evaluator::FlowOr Evaluator::RunFor(const Statement& statement,
                                     const ScopePtr& scope) {
   ASSIGN_OR_RETURN(const Value over, Evaluate(*statement.expression, *scope));
-  return RunLoop(statement, over, scope, /*depth=*/0);
+  return RunLoop(statement, over, scope, /*recursion=*/0);
 }
 
 Evaluator::FlowOr Evaluator::RunLoop(const Statement& statement,
                                      const Value& over, const ScopePtr& outside,
-                                     int depth) {
+                                     int recursion) {
   ASSIGN_OR_RETURN(ValueList items, Iterate(runtime_, over));
   if (statement.filter != nullptr) {
     ASSIGN_OR_RETURN(items, KeepWanted(statement, std::move(items), outside));
   }
   if (statement.recursive) closures_.push_back(outside);
   const auto loop =
-      std::make_shared<Loop>(std::move(items), depth, &statement,
+      std::make_shared<Loop>(std::move(items), recursion, &statement,
                              statement.recursive ? outside : nullptr);
-  const Value variable = Value::FromObject(loop);
-  const auto forget = absl::MakeCleanup([&] { loop->Forget(); });
+  ASSIGN_OR_RETURN(const Value variable,
+                   MakeObject(runtime_, sizeof(Loop), loop));
   ScopePtr scope;
   // As in jinja2, a turn that is cut short does not count as one.
   bool has_turned = false;
@@ -170,7 +169,8 @@ absl::Status Evaluator::Assign(const Target& target, const Value& value,
       return absl::InvalidArgumentError(
           "cannot assign attribute on non-namespace object");
     }
-    RETURN_IF_ERROR(runtime_.budget.Produce(2 * sizeof(Value)));
+    RETURN_IF_ERROR(
+        runtime_.budget.Produce(2 * sizeof(Value) + target.attribute.size()));
     space->Set(target.attribute, value);
     return absl::OkStatus();
   }
@@ -276,6 +276,9 @@ absl::Status Evaluator::BindParameters(const Macro& macro,
                                        const Arguments& arguments,
                                        Scope& scope) {
   const MacroBody& body = macro.body();
+  // Each name is looked for among the parameters.
+  RETURN_IF_ERROR(runtime_.budget.Step(body.parameters.size() *
+                                       (1 + arguments.named.size())));
   std::vector<const Value*> bound(body.parameters.size());
   ValueList more;
   for (size_t i = 0; i < arguments.positional.size(); ++i) {
@@ -301,6 +304,7 @@ absl::Status Evaluator::BindParameters(const Macro& macro,
     } else if (word == "caller" && body.caller >= 0) {
       scope.Set(body.caller, value);
     } else if (body.kwargs >= 0) {
+      RETURN_IF_ERROR(runtime_.budget.Produce(word.size()));
       named.Set(word, value);
     } else {
       return absl::InvalidArgumentError(absl::StrCat(
@@ -314,12 +318,16 @@ absl::Status Evaluator::BindParameters(const Macro& macro,
   }
   for (size_t i = 0; i < bound.size(); ++i) {
     const Parameter& parameter = body.parameters[i];
-    Value value = Value::Undefined(
-        absl::StrCat("parameter '", parameter.word, "' was not provided"));
+    Value value;
     if (bound[i] != nullptr) {
       value = *bound[i];
     } else if (parameter.otherwise != nullptr) {
       ASSIGN_OR_RETURN(value, Evaluate(*parameter.otherwise, scope));
+    } else {
+      ASSIGN_OR_RETURN(
+          value, MakeUndefined(runtime_, absl::StrCat("parameter '",
+                                                      Shown(parameter.word),
+                                                      "' was not provided")));
     }
     scope.Set(parameter.name, std::move(value));
   }
@@ -356,8 +364,8 @@ absl::StatusOr<Value> Evaluator::CallLoop(const Loop& loop,
   RETURN_IF_ERROR(Need(bound[0], "iterable"));
   Text text;
   Text* const outside = std::exchange(out_, &text);
-  const FlowOr end =
-      RunLoop(loop.statement(), *bound[0], loop.outside(), loop.depth() + 1);
+  const FlowOr end = RunLoop(loop.statement(), *bound[0], loop.outside(),
+                             loop.recursion() + 1);
   out_ = outside;
   RETURN_IF_ERROR(end.status());
   return Value::String(std::move(text));

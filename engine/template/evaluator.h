@@ -64,7 +64,7 @@ class Evaluator {
   FlowOr RunCallBlock(const Statement& statement, const ScopePtr& scope);
   FlowOr RunWith(const Statement& statement, const ScopePtr& scope);
   FlowOr RunLoop(const Statement& statement, const Value& over,
-                 const ScopePtr& outside, int depth);
+                 const ScopePtr& outside, int recursion);
   absl::StatusOr<ValueList> KeepWanted(const Statement& statement,
                                        ValueList items,
                                        const ScopePtr& outside);

@@ -58,15 +58,17 @@ absl::StatusOr<Value> Evaluator::EvaluateName(NameId name, const Scope& scope) {
   constexpr int64_t kScopesPerStep = 4;
   int64_t looked = 0;
   const Value* variable = scope.Find(name, looked);
-  RETURN_IF_ERROR(runtime_.budget.Step(looked / kScopesPerStep));
+  RETURN_IF_ERROR(
+      runtime_.budget.Step(static_cast<size_t>(looked / kScopesPerStep)));
   if (variable != nullptr) return *variable;
   const std::string& word = tree_.names[static_cast<size_t>(name)];
+  RETURN_IF_ERROR(runtime_.budget.Scan(word.size()));
   if (const Value* value = context_.Find(word); value != nullptr) return *value;
-  if (const NativeFunction function = FindGlobal(word); function != nullptr) {
-    return Value::FromObject(
-        std::make_shared<NativeCallable>(function, Value()));
+  if (const NativeFunction function = FindIn(Globals(), word)) {
+    return MakeCallable(runtime_, function, Value());
   }
-  return Value::Undefined(absl::StrCat("'", word, "' is undefined"));
+  return MakeUndefined(runtime_,
+                       absl::StrCat("'", Shown(word), "' is undefined"));
 }
 
 absl::StatusOr<ValueList> Evaluator::EvaluateAll(
@@ -85,7 +87,8 @@ absl::StatusOr<Value> Evaluator::EvaluateDict(const Expression& expression,
   ASSIGN_OR_RETURN(ValueList all, EvaluateAll(expression.operands, scope));
   Dict dict;
   for (size_t i = 0; i + 1 < all.size(); i += 2) {
-    RETURN_IF_ERROR(SetItem(dict, std::move(all[i]), std::move(all[i + 1])));
+    RETURN_IF_ERROR(
+        SetItem(runtime_, dict, std::move(all[i]), std::move(all[i + 1])));
   }
   return MakeDict(runtime_, std::move(dict));
 }
@@ -98,8 +101,8 @@ absl::StatusOr<Value> Evaluator::EvaluateLogic(const Expression& expression,
   if (expression.kind == Kind::kConditional) {
     if (IsTruthy(value)) return Evaluate(*operands[1], scope);
     if (operands[2] != nullptr) return Evaluate(*operands[2], scope);
-    return Value::Undefined(
-        "the inline if-expression was false and has no else");
+    return MakeUndefined(runtime_,
+                         "the inline if-expression was false and has no else");
   }
   const bool stops_at = expression.kind == Kind::kOr;
   for (size_t i = 1; i < operands.size() && IsTruthy(value) != stops_at; ++i) {
@@ -258,6 +261,7 @@ absl::StatusOr<Arguments> Evaluator::EvaluateArguments(
   }
   for (const auto& [name, expression] : call->named) {
     ASSIGN_OR_RETURN(Value value, Evaluate(*expression, scope));
+    RETURN_IF_ERROR(runtime_.budget.Produce(name.size()));
     arguments.named.emplace_back(name, std::move(value));
   }
   if (call->more_named != nullptr) {
@@ -265,7 +269,8 @@ absl::StatusOr<Arguments> Evaluator::EvaluateArguments(
     if (!more.is_dict()) return TypeFault("** wants a dict", more);
     for (const auto& [key, value] : more.AsDict().items()) {
       if (!key.is_string()) return TypeFault("keywords must be strings", key);
-      RETURN_IF_ERROR(runtime_.budget.Produce(key.AsText().size()));
+      RETURN_IF_ERROR(
+          runtime_.budget.Produce(sizeof(Value) + key.AsText().size()));
       arguments.named.emplace_back(key.AsText().bytes(), value);
     }
   }

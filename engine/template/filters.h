@@ -21,11 +21,12 @@ namespace kvasir::jinja {
 NativeFunction FindFilter(std::string_view name);
 NativeFunction FindTest(std::string_view name);
 
-// By subject; FindFilter() asks them all.
-NativeFunction FindTextFilter(std::string_view name);
-NativeFunction FindListFilter(std::string_view name);
-NativeFunction FindSelectFilter(std::string_view name);
-NativeFunction FindValueFilter(std::string_view name);
+// Filters by subject; FindFilter() asks them all.
+FunctionTable TextFilters();
+FunctionTable ListFilters();
+FunctionTable SelectFilters();
+FunctionTable ValueFilters();
+FunctionTable Tests();
 
 // A filter that gives a generator, whose errors wait until that is used.
 template <NativeFunction kFilter>
@@ -42,7 +43,8 @@ absl::StatusOr<Value> Lazy(Runtime& runtime, const Value& self,
 class AttributeGetter {
  public:
   // `attribute` may be null.
-  static absl::StatusOr<AttributeGetter> Create(const Value* attribute);
+  static absl::StatusOr<AttributeGetter> Create(Runtime& runtime,
+                                                const Value* attribute);
   // `otherwise`, if it is not null, stands for what is undefined on the way.
   absl::StatusOr<Value> Get(Runtime& runtime, const Value& item,
                             const Value* otherwise = nullptr) const;
@@ -53,7 +55,10 @@ class AttributeGetter {
 
 // What items are ordered and compared by unless case matters: texts in lower
 // case.
-Value FoldCase(const Value& value);
+absl::StatusOr<Value> FoldCase(Runtime& runtime, const Value& value);
+
+// The items of a dict as the filter dictsort gives them, by their keys.
+absl::StatusOr<Dict::Items> SortedItems(Runtime& runtime, const Dict& dict);
 
 }  // namespace kvasir::jinja
 

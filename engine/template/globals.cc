@@ -35,6 +35,7 @@ absl::StatusOr<Value> Range(Runtime& runtime, const Value&,
           absl::StrCat("wanted a range of at most ", kMaxRangeItems,
                        " items (kMaxRangeItems); found more"));
     }
+    RETURN_IF_ERROR(runtime.budget.Scan(sizeof(Value)));
     items.push_back(Value::Int(at));
     if (__builtin_add_overflow(at, step, &at)) break;
   }
@@ -53,15 +54,20 @@ absl::StatusOr<Dict> DictOf(Runtime& runtime, const Arguments& arguments) {
     ASSIGN_OR_RETURN(const ValueList items, Iterate(runtime, all));
     for (const Value& item : items) {
       if (all.is_dict()) {
-        RETURN_IF_ERROR(SetItem(dict, item, *all.AsDict().Find(item)));
+        ASSIGN_OR_RETURN(const Value* const value,
+                         FindKey(runtime, all.AsDict(), item));
+        RETURN_IF_ERROR(SetItem(runtime, dict, item, *value));
         continue;
       }
       ASSIGN_OR_RETURN(const ValueList pair, Iterate(runtime, item));
       if (pair.size() != 2) return TypeFault("wanted pairs", item);
-      RETURN_IF_ERROR(SetItem(dict, pair[0], pair[1]));
+      RETURN_IF_ERROR(SetItem(runtime, dict, pair[0], pair[1]));
     }
   }
-  for (const auto& [name, value] : arguments.named) dict.Set(name, value);
+  for (const auto& [name, value] : arguments.named) {
+    RETURN_IF_ERROR(runtime.budget.Produce(name.size()));
+    dict.Set(name, value);
+  }
   return dict;
 }
 
@@ -80,7 +86,7 @@ absl::StatusOr<Value> MakeNamespace(Runtime& runtime, const Value&,
     if (!key.is_string()) return TypeFault("wanted names", key);
     space->Set(key.AsView(), value);
   }
-  runtime.namespaces.push_back(space);
+  runtime.changing.push_back(space);
   return Value::FromObject(std::move(space));
 }
 
@@ -89,17 +95,19 @@ absl::StatusOr<Value> MakeCycler(Runtime& runtime, const Value&,
   if (arguments.positional.empty() || !arguments.named.empty()) {
     return absl::InvalidArgumentError("cycler: wanted items; found none");
   }
-  RETURN_IF_ERROR(runtime.budget.Produce(
-      sizeof(Cycler) + arguments.positional.size() * sizeof(Value)));
-  return Value::FromObject(std::make_shared<Cycler>(arguments.positional));
+  return MakeObject(
+      runtime, sizeof(Cycler) + arguments.positional.size() * sizeof(Value),
+      std::make_shared<Cycler>(arguments.positional));
 }
 
 absl::StatusOr<Value> MakeJoiner(Runtime& runtime, const Value&,
                                  const Arguments& arguments) {
   ASSIGN_OR_RETURN(const Bound bound, Bind(arguments, {"sep"}));
-  RETURN_IF_ERROR(runtime.budget.Produce(sizeof(Joiner)));
-  return Value::FromObject(std::make_shared<Joiner>(
-      bound[0] == nullptr ? Value::String(", ", /*trusted=*/true) : *bound[0]));
+  return MakeObject(
+      runtime, sizeof(Joiner),
+      std::make_shared<Joiner>(bound[0] == nullptr
+                                   ? Value::String(", ", /*trusted=*/true)
+                                   : *bound[0]));
 }
 
 absl::StatusOr<Value> RaiseException(Runtime& runtime, const Value&,
@@ -121,12 +129,7 @@ absl::StatusOr<Value> StrftimeNow(Runtime& runtime, const Value&,
   return MakeText(runtime, Text(std::move(text), /*trusted=*/false));
 }
 
-struct Entry {
-  std::string_view name;
-  NativeFunction function;
-};
-
-constexpr Entry kGlobals[] = {
+constexpr NamedFunction kGlobals[] = {
     {"cycler", MakeCycler},
     {"dict", MakeDictGlobal},
     {"joiner", MakeJoiner},
@@ -138,11 +141,6 @@ constexpr Entry kGlobals[] = {
 
 }  // namespace
 
-NativeFunction FindGlobal(std::string_view name) {
-  for (const Entry& entry : kGlobals) {
-    if (entry.name == name) return entry.function;
-  }
-  return nullptr;
-}
+FunctionTable Globals() { return kGlobals; }
 
 }  // namespace kvasir::jinja

@@ -13,9 +13,8 @@ namespace kvasir::jinja {
 
 // range, dict, namespace, cycler, joiner, and what chat templates have beside
 // them: raise_exception(message), which ends the rendering with
-// INVALID_ARGUMENT and the message, and strftime_now(format). Null if there is
-// none.
-NativeFunction FindGlobal(std::string_view name);
+// INVALID_ARGUMENT and the message, and strftime_now(format).
+FunctionTable Globals();
 
 // Of a message that a template raises; what is longer is cut.
 inline constexpr size_t kMaxRaisedBytes = 1024;

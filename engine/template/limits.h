@@ -22,7 +22,7 @@ inline constexpr int kMaxEvaluationDepth = 250;
 
 // Statements and expressions evaluated, and what counts as such: an item that a
 // filter looks at, kBytesPerStep bytes that are searched.
-inline constexpr int64_t kMaxSteps = 20'000'000;
+inline constexpr size_t kMaxSteps = 20'000'000;
 inline constexpr size_t kBytesPerStep = 64;
 
 // Bytes of all values that a rendering makes, also those it drops: a fixed part
@@ -39,7 +39,8 @@ inline constexpr int64_t kMaxRangeItems = 100'000;
 // Of a list, tuple or dict.
 inline constexpr size_t kMaxItems = size_t{1} << 20;
 
-// Lists and dicts inside of each other: in JSON, and in any value.
+// What holds values inside of each other: lists and objects of JSON, and any
+// list, dict, generator, cycler, method and so on of a template.
 inline constexpr int kMaxJsonDepth = 64;
 inline constexpr int kMaxValueDepth = 96;
 

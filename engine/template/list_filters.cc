@@ -86,7 +86,7 @@ absl::StatusOr<Value> JoinFilter(Runtime& runtime, const Value& self,
   ASSIGN_OR_RETURN(const Bound bound, Bind(arguments, {"d", "attribute"}));
   ASSIGN_OR_RETURN(const Text separator, TextOr(runtime, bound[0], ""));
   ASSIGN_OR_RETURN(const AttributeGetter getter,
-                   AttributeGetter::Create(bound[1]));
+                   AttributeGetter::Create(runtime, bound[1]));
   ASSIGN_OR_RETURN(const ValueList items, Iterate(runtime, self));
   Text out;
   for (size_t i = 0; i < items.size(); ++i) {
@@ -118,7 +118,10 @@ absl::StatusOr<Value> Batch(Runtime& runtime, const Value& self,
     ValueList batch(items.begin() + static_cast<ptrdiff_t>(at),
                     items.begin() + static_cast<ptrdiff_t>(end));
     const bool fills = bound[1] != nullptr && !bound[1]->is_none();
-    if (fills) batch.resize(size, *bound[1]);
+    if (fills) {
+      RETURN_IF_ERROR(runtime.budget.Scan(size * sizeof(Value)));
+      batch.resize(size, *bound[1]);
+    }
     ASSIGN_OR_RETURN(Value list, MakeList(runtime, std::move(batch)));
     batches.push_back(std::move(list));
   }
@@ -174,9 +177,10 @@ absl::StatusOr<bool> Before(Runtime& runtime, const Keyed& a, const Keyed& b) {
 // Stable, and by merging, since comparisons may fail half-way.
 absl::Status SortKeyed(Runtime& runtime, std::vector<Keyed>& all,
                        bool reverse) {
-  std::vector<Keyed> spare(all.size());
   RETURN_IF_ERROR(runtime.budget.Produce(all.size() * sizeof(Keyed)));
+  std::vector<Keyed> spare(all.size());
   for (size_t width = 1; width < all.size(); width *= 2) {
+    RETURN_IF_ERROR(runtime.budget.Scan(all.size() * sizeof(Keyed)));
     for (size_t from = 0; from < all.size(); from += 2 * width) {
       const size_t middle = std::min(from + width, all.size());
       const size_t end = std::min(from + 2 * width, all.size());
@@ -197,8 +201,27 @@ absl::Status SortKeyed(Runtime& runtime, std::vector<Keyed>& all,
   return absl::OkStatus();
 }
 
-Value Folded(const Value& value, bool case_sensitive) {
-  return case_sensitive ? value : FoldCase(value);
+absl::StatusOr<Value> Folded(Runtime& runtime, const Value& value,
+                             bool case_sensitive) {
+  if (case_sensitive) return value;
+  return FoldCase(runtime, value);
+}
+
+// Adds an item, ordered by one key; the caller may add more keys.
+absl::Status AddKeyed(Runtime& runtime, const Value& key, bool exact,
+                      Value item, std::vector<Keyed>& all) {
+  RETURN_IF_ERROR(runtime.budget.Produce(sizeof(Keyed) + 2 * sizeof(Value)));
+  ASSIGN_OR_RETURN(Value folded, Folded(runtime, key, exact));
+  all.push_back({{std::move(folded)}, std::move(item)});
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Value> SortedList(Runtime& runtime, std::vector<Keyed> all,
+                                 bool reverse) {
+  RETURN_IF_ERROR(SortKeyed(runtime, all, reverse));
+  ValueList sorted;
+  for (Keyed& one : all) sorted.push_back(std::move(one.item));
+  return MakeList(runtime, std::move(sorted));
 }
 
 absl::StatusOr<Value> Sort(Runtime& runtime, const Value& self,
@@ -213,30 +236,28 @@ absl::StatusOr<Value> Sort(Runtime& runtime, const Value& self,
     for (const Text& name : names) {
       const Value attribute = Value::String(name);
       ASSIGN_OR_RETURN(AttributeGetter getter,
-                       AttributeGetter::Create(&attribute));
+                       AttributeGetter::Create(runtime, &attribute));
       getters.push_back(std::move(getter));
     }
   } else {
-    ASSIGN_OR_RETURN(AttributeGetter getter, AttributeGetter::Create(bound[2]));
+    ASSIGN_OR_RETURN(AttributeGetter getter,
+                     AttributeGetter::Create(runtime, bound[2]));
     getters.push_back(std::move(getter));
   }
   ASSIGN_OR_RETURN(const ValueList items, Iterate(runtime, self));
   std::vector<Keyed> all;
   for (const Value& item : items) {
-    Keyed keyed;
-    keyed.item = item;
-    keyed.in_list = true;
-    for (const AttributeGetter& getter : getters) {
-      ASSIGN_OR_RETURN(const Value key, getter.Get(runtime, item));
-      keyed.keys.push_back(Folded(key, exact));
+    ASSIGN_OR_RETURN(const Value first, getters[0].Get(runtime, item));
+    RETURN_IF_ERROR(AddKeyed(runtime, first, exact, item, all));
+    all.back().in_list = true;
+    for (size_t i = 1; i < getters.size(); ++i) {
+      RETURN_IF_ERROR(runtime.budget.Produce(sizeof(Value)));
+      ASSIGN_OR_RETURN(const Value key, getters[i].Get(runtime, item));
+      ASSIGN_OR_RETURN(Value folded, Folded(runtime, key, exact));
+      all.back().keys.push_back(std::move(folded));
     }
-    RETURN_IF_ERROR(runtime.budget.Produce(sizeof(Keyed)));
-    all.push_back(std::move(keyed));
   }
-  RETURN_IF_ERROR(SortKeyed(runtime, all, TruthOr(bound[0], false)));
-  ValueList sorted;
-  for (Keyed& one : all) sorted.push_back(std::move(one.item));
-  return MakeList(runtime, std::move(sorted));
+  return SortedList(runtime, std::move(all), TruthOr(bound[0], false));
 }
 
 absl::StatusOr<Value> DictSort(Runtime& runtime, const Value& self,
@@ -253,13 +274,10 @@ absl::StatusOr<Value> DictSort(Runtime& runtime, const Value& self,
   std::vector<Keyed> all;
   for (const auto& [key, value] : self.AsDict().items()) {
     ASSIGN_OR_RETURN(Value pair, MakeTuple(runtime, {key, value}));
-    all.push_back(
-        {{Folded(by == "key" ? key : value, exact)}, std::move(pair)});
+    RETURN_IF_ERROR(AddKeyed(runtime, by == "key" ? key : value, exact,
+                             std::move(pair), all));
   }
-  RETURN_IF_ERROR(SortKeyed(runtime, all, TruthOr(bound[2], false)));
-  ValueList sorted;
-  for (Keyed& one : all) sorted.push_back(std::move(one.item));
-  return MakeList(runtime, std::move(sorted));
+  return SortedList(runtime, std::move(all), TruthOr(bound[2], false));
 }
 
 absl::StatusOr<Value> Unique(Runtime& runtime, const Value& self,
@@ -268,16 +286,17 @@ absl::StatusOr<Value> Unique(Runtime& runtime, const Value& self,
                    Bind(arguments, {"case_sensitive", "attribute"}));
   const bool exact = TruthOr(bound[0], false);
   ASSIGN_OR_RETURN(const AttributeGetter getter,
-                   AttributeGetter::Create(bound[1]));
+                   AttributeGetter::Create(runtime, bound[1]));
   ASSIGN_OR_RETURN(const ValueList items, Iterate(runtime, self));
   absl::flat_hash_set<std::string> seen;
   ValueList kept;
   for (const Value& item : items) {
     ASSIGN_OR_RETURN(const Value key, getter.Get(runtime, item));
-    std::optional<std::string> name = HashKey(Folded(key, exact));
-    if (!name.has_value()) return TypeFault("unhashable type", key);
-    RETURN_IF_ERROR(runtime.budget.Produce(name->size() + sizeof(Value)));
-    if (seen.insert(*std::move(name)).second) kept.push_back(item);
+    ASSIGN_OR_RETURN(const Value folded, Folded(runtime, key, exact));
+    ASSIGN_OR_RETURN(std::string name, KeyOf(runtime, folded));
+    RETURN_IF_ERROR(
+        runtime.budget.Produce(sizeof(std::string) + sizeof(Value)));
+    if (seen.insert(std::move(name)).second) kept.push_back(item);
   }
   return MakeGenerator(runtime, std::move(kept));
 }
@@ -289,13 +308,12 @@ absl::StatusOr<Value> GroupBy(Runtime& runtime, const Value& self,
   RETURN_IF_ERROR(Need(bound[0], "attribute"));
   const bool exact = TruthOr(bound[2], false);
   ASSIGN_OR_RETURN(const AttributeGetter getter,
-                   AttributeGetter::Create(bound[0]));
+                   AttributeGetter::Create(runtime, bound[0]));
   ASSIGN_OR_RETURN(const ValueList items, Iterate(runtime, self));
   std::vector<Keyed> all;
   for (const Value& item : items) {
     ASSIGN_OR_RETURN(const Value key, getter.Get(runtime, item, bound[1]));
-    all.push_back({{Folded(key, exact)}, item});
-    RETURN_IF_ERROR(runtime.budget.Produce(sizeof(Keyed)));
+    RETURN_IF_ERROR(AddKeyed(runtime, key, exact, item, all));
   }
   RETURN_IF_ERROR(SortKeyed(runtime, all, /*reverse=*/false));
   ValueList groups;
@@ -327,7 +345,7 @@ absl::StatusOr<Value> Extreme(Runtime& runtime, const Value& self,
                    Bind(arguments, {"case_sensitive", "attribute"}));
   const bool exact = TruthOr(bound[0], false);
   ASSIGN_OR_RETURN(const AttributeGetter getter,
-                   AttributeGetter::Create(bound[1]));
+                   AttributeGetter::Create(runtime, bound[1]));
   ASSIGN_OR_RETURN(const ValueList items, Iterate(runtime, self));
   if (items.empty()) {
     return Value::Undefined("No aggregated item, sequence was empty.");
@@ -336,7 +354,7 @@ absl::StatusOr<Value> Extreme(Runtime& runtime, const Value& self,
   Value best_key;
   for (size_t i = 0; i < items.size(); ++i) {
     ASSIGN_OR_RETURN(Value key, getter.Get(runtime, items[i]));
-    key = Folded(key, exact);
+    ASSIGN_OR_RETURN(key, Folded(runtime, key, exact));
     bool better = i == 0;
     if (!better) {
       ASSIGN_OR_RETURN(better, kMax ? Less(runtime, best_key, key)
@@ -353,7 +371,7 @@ absl::StatusOr<Value> Sum(Runtime& runtime, const Value& self,
                           const Arguments& arguments) {
   ASSIGN_OR_RETURN(const Bound bound, Bind(arguments, {"attribute", "start"}));
   ASSIGN_OR_RETURN(const AttributeGetter getter,
-                   AttributeGetter::Create(bound[0]));
+                   AttributeGetter::Create(runtime, bound[0]));
   ASSIGN_OR_RETURN(const ValueList items, Iterate(runtime, self));
   Value sum = bound[1] == nullptr ? Value::Int(0) : *bound[1];
   if (sum.is_string()) return TypeFault("it can't sum strings", sum);
@@ -379,12 +397,7 @@ absl::StatusOr<Value> ItemsFilter(Runtime& runtime, const Value& self,
   return MakeGenerator(runtime, std::move(pairs));
 }
 
-struct Entry {
-  std::string_view name;
-  NativeFunction function;
-};
-
-constexpr Entry kFilters[] = {
+constexpr NamedFunction kFilters[] = {
     {"batch", Lazy<Batch>},   {"count", Length},
     {"dictsort", DictSort},   {"first", First},
     {"groupby", GroupBy},     {"items", Lazy<ItemsFilter>},
@@ -398,11 +411,20 @@ constexpr Entry kFilters[] = {
 
 }  // namespace
 
-NativeFunction FindListFilter(std::string_view name) {
-  for (const Entry& entry : kFilters) {
-    if (entry.name == name) return entry.function;
+absl::StatusOr<Dict::Items> SortedItems(Runtime& runtime, const Dict& dict) {
+  std::vector<Keyed> all;
+  for (const auto& item : dict.items()) {
+    RETURN_IF_ERROR(
+        AddKeyed(runtime, item.first, /*exact=*/true, item.second, all));
   }
-  return nullptr;
+  RETURN_IF_ERROR(SortKeyed(runtime, all, /*reverse=*/false));
+  Dict::Items sorted;
+  for (Keyed& one : all) {
+    sorted.emplace_back(std::move(one.keys[0]), std::move(one.item));
+  }
+  return sorted;
 }
+
+FunctionTable ListFilters() { return kFilters; }
 
 }  // namespace kvasir::jinja

@@ -12,11 +12,6 @@
 namespace kvasir::jinja {
 namespace {
 
-struct Entry {
-  std::string_view name;
-  NativeFunction function;
-};
-
 absl::StatusOr<Value> Refuse(Runtime&, const Value& self, const Arguments&) {
   return absl::InvalidArgumentError(
       absl::StrCat("methods that change a ", View(self.TypeName()),
@@ -57,12 +52,8 @@ absl::StatusOr<Value> Get(Runtime& runtime, const Value& self,
                           const Arguments& arguments) {
   ASSIGN_OR_RETURN(const Bound bound, Bind(arguments, {"key", "default"}));
   RETURN_IF_ERROR(Need(bound[0], "key"));
-  if (bound[0]->is_string()) {
-    RETURN_IF_ERROR(runtime.budget.Scan(bound[0]->AsText().size()));
-  } else if (!HashKey(*bound[0]).has_value()) {
-    return TypeFault("unhashable type", *bound[0]);
-  }
-  const Value* value = self.AsDict().Find(*bound[0]);
+  ASSIGN_OR_RETURN(const Value* const value,
+                   FindKey(runtime, self.AsDict(), *bound[0]));
   if (value != nullptr) return *value;
   return bound[1] == nullptr ? Value::None() : *bound[1];
 }
@@ -77,6 +68,7 @@ absl::StatusOr<Value> Keys(Runtime& runtime, const Value& self,
 absl::StatusOr<Value> Values(Runtime& runtime, const Value& self,
                              const Arguments& arguments) {
   RETURN_IF_ERROR(Bind(arguments, {}).status());
+  RETURN_IF_ERROR(runtime.budget.Scan(self.AsDict().size() * sizeof(Value)));
   ValueList values;
   for (const auto& [key, value] : self.AsDict().items()) {
     values.push_back(value);
@@ -95,55 +87,38 @@ absl::StatusOr<Value> Items(Runtime& runtime, const Value& self,
   return MakeSequence(runtime, Sequence::Kind::kView, std::move(items));
 }
 
-constexpr Entry kTupleMethods[] = {{"count", CountOf}, {"index", IndexOf}};
-constexpr Entry kListMethods[] = {
+constexpr NamedFunction kTupleMethods[] = {{"count", CountOf},
+                                           {"index", IndexOf}};
+constexpr NamedFunction kListMethods[] = {
     {"append", Refuse},  {"clear", Refuse},  {"copy", CopyList},
     {"count", CountOf},  {"extend", Refuse}, {"index", IndexOf},
     {"insert", Refuse},  {"pop", Refuse},    {"remove", Refuse},
     {"reverse", Refuse}, {"sort", Refuse},
 };
-constexpr Entry kDictMethods[] = {
+constexpr NamedFunction kDictMethods[] = {
     {"clear", Refuse},   {"copy", CopyList},     {"get", Get},
     {"items", Items},    {"keys", Keys},         {"pop", Refuse},
     {"popitem", Refuse}, {"setdefault", Refuse}, {"update", Refuse},
     {"values", Values},
 };
 
-template <size_t kSize>
-NativeFunction FindIn(const Entry (&entries)[kSize], std::string_view name) {
-  for (const Entry& entry : entries) {
-    if (entry.name == name) return entry.function;
-  }
-  return nullptr;
-}
-
 }  // namespace
 
-NativeFunction FindCollectionMethod(const Value& object,
-                                    std::string_view name) {
-  if (object.is_dict()) return FindIn(kDictMethods, name);
+FunctionTable MethodsOf(const Value& object) {
+  if (object.is_string()) return TextMethods();
+  if (object.is_dict()) return kDictMethods;
+  if (!object.is_sequence()) return {};
   switch (object.AsSequence().kind) {
     case Sequence::Kind::kList:
-      return FindIn(kListMethods, name);
+      return kListMethods;
     case Sequence::Kind::kTuple:
     case Sequence::Kind::kGroup:
     case Sequence::Kind::kRange:
-      return FindIn(kTupleMethods, name);
+      return kTupleMethods;
     case Sequence::Kind::kView:
       break;
   }
-  return nullptr;
-}
-
-NativeFunction FindMethod(const Value& object, std::string_view name) {
-  if (object.is_string()) {
-    const NativeFunction method = FindTextMethod(name);
-    return method != nullptr ? method : FindTextTestMethod(name);
-  }
-  if (object.is_dict() || object.is_sequence()) {
-    return FindCollectionMethod(object, name);
-  }
-  return nullptr;
+  return {};
 }
 
 }  // namespace kvasir::jinja

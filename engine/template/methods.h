@@ -1,8 +1,6 @@
 #ifndef KVASIR_ENGINE_TEMPLATE_METHODS_H_
 #define KVASIR_ENGINE_TEMPLATE_METHODS_H_
 
-#include <string_view>
-
 #include "engine/template/runtime.h"
 #include "engine/template/value.h"
 
@@ -10,13 +8,10 @@ namespace kvasir::jinja {
 
 // The methods that Python's str, list, tuple and dict have for templates. Those
 // that would change a list or a dict are there, and are refused when called, as
-// in jinja2's immutable sandbox. Null if `object` has no such method.
-NativeFunction FindMethod(const Value& object, std::string_view name);
+// in jinja2's immutable sandbox. Empty for what has none.
+FunctionTable MethodsOf(const Value& object);
 
-// By type; null if there is none.
-NativeFunction FindTextMethod(std::string_view name);
-NativeFunction FindTextTestMethod(std::string_view name);  // isdigit() and such
-NativeFunction FindCollectionMethod(const Value& object, std::string_view name);
+FunctionTable TextMethods();
 
 }  // namespace kvasir::jinja
 

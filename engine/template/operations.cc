@@ -31,7 +31,7 @@ absl::StatusOr<bool> EqualDicts(Runtime& runtime, const Dict& a,
                                 const Dict& b) {
   if (a.size() != b.size()) return false;
   for (const auto& [key, value] : a.items()) {
-    const Value* other = b.Find(key);
+    ASSIGN_OR_RETURN(const Value* const other, FindKey(runtime, b, key));
     if (other == nullptr) return false;
     ASSIGN_OR_RETURN(const bool same, Equals(runtime, value, *other));
     if (!same) return false;
@@ -57,12 +57,13 @@ std::optional<size_t> PlaceOf(int64_t index, size_t size) {
 absl::StatusOr<std::optional<Value>> FindItem(Runtime& runtime,
                                               const Value& object,
                                               const Value& key) {
-  if (key.is_string())
-    RETURN_IF_ERROR(runtime.budget.Scan(key.AsText().size()));
   if (object.is_dict()) {
-    const Value* value = object.AsDict().Find(key);
-    if (value == nullptr) return std::optional<Value>();
-    return std::optional<Value>(*value);
+    const auto value = FindKey(runtime, object.AsDict(), key);
+    // What can be no key is not there.
+    if (absl::IsInvalidArgument(value.status())) return std::optional<Value>();
+    RETURN_IF_ERROR(value.status());
+    if (*value == nullptr) return std::optional<Value>();
+    return std::optional<Value>(**value);
   }
   if (!key.is_integer()) return std::optional<Value>();
   if (object.is_string()) {
@@ -81,24 +82,29 @@ absl::StatusOr<std::optional<Value>> FindItem(Runtime& runtime,
   return std::optional<Value>();
 }
 
-std::optional<Value> FindAttribute(const Value& object, std::string_view name) {
+absl::StatusOr<std::optional<Value>> FindAttribute(Runtime& runtime,
+                                                   const Value& object,
+                                                   std::string_view name) {
   if (const auto any = object.AsObject<Object>(); any != nullptr) {
-    return any->Attribute(name);
+    return any->Attribute(runtime, name);
   }
   if (object.is_sequence() &&
       object.AsSequence().kind == Sequence::Kind::kGroup) {
-    if (name == "grouper") return object.AsSequence().items[0];
-    if (name == "list") return object.AsSequence().items[1];
+    const ValueList& items = object.AsSequence().items;
+    if (name == "grouper") return std::optional<Value>(items[0]);
+    if (name == "list") return std::optional<Value>(items[1]);
   }
-  const NativeFunction method = FindMethod(object, name);
-  if (method == nullptr) return std::nullopt;
-  return Value::FromObject(std::make_shared<NativeCallable>(method, object));
+  const NativeFunction method = FindIn(MethodsOf(object), name);
+  if (method == nullptr) return std::optional<Value>();
+  ASSIGN_OR_RETURN(Value bound, MakeCallable(runtime, method, object));
+  return std::optional<Value>(std::move(bound));
 }
 
-Value NoSuch(const Value& object, std::string_view name) {
-  return Value::Undefined(absl::StrCat("'", View(object.TypeName()),
-                                       " object' has no attribute '",
-                                       Shown(name), "'"));
+absl::StatusOr<Value> NoSuch(Runtime& runtime, const Value& object,
+                             std::string_view name) {
+  return MakeUndefined(
+      runtime, absl::StrCat("'", View(object.TypeName()),
+                            " object' has no attribute '", Shown(name), "'"));
 }
 
 // What Python makes of the bounds of a slice of `size` items.
@@ -149,11 +155,7 @@ Text SliceText(const Text& text, const SliceBounds& bounds) {
     const size_t to = text.OffsetOf(static_cast<size_t>(bounds.stop));
     return from < to ? text.Slice(from, to) : Text();
   }
-  std::vector<size_t> starts;
-  starts.reserve(text.CharacterCount());
-  for (TextCursor at(text); !at.done(); at.Next()) {
-    starts.push_back(at.offset());
-  }
+  const std::vector<size_t> starts = CharacterOffsets(text);
   Text out;
   out.set_markup(text.is_markup());
   for (int64_t i = bounds.start;
@@ -245,12 +247,9 @@ absl::StatusOr<bool> Contains(Runtime& runtime, const Value& container,
     return Find(container.AsView(), item.AsView()) != std::string_view::npos;
   }
   if (container.is_dict()) {
-    if (item.is_string()) {
-      RETURN_IF_ERROR(runtime.budget.Scan(item.AsText().size()));
-    } else if (!HashKey(item).has_value()) {
-      return TypeFault("unhashable type", item);
-    }
-    return container.AsDict().Find(item) != nullptr;
+    ASSIGN_OR_RETURN(const Value* const value,
+                     FindKey(runtime, container.AsDict(), item));
+    return value != nullptr;
   }
   if (container.is_sequence()) {
     for (const Value& one : container.AsSequence().items) {
@@ -271,8 +270,8 @@ absl::StatusOr<Value> CharacterOf(Runtime& runtime, const Text& text,
                                   size_t index) {
   if (!text.is_ascii()) RETURN_IF_ERROR(runtime.budget.Scan(text.size()));
   const size_t from = text.OffsetOf(index);
-  return MakeText(
-      runtime, text.Slice(from, from + CharacterAt(text.bytes(), from).bytes));
+  return MakeSlice(runtime, text, from,
+                   from + CharacterAt(text.bytes(), from).bytes);
 }
 
 absl::StatusOr<ValueList> Iterate(Runtime& runtime, const Value& value) {
@@ -328,14 +327,14 @@ absl::StatusOr<Value> GetAttribute(Runtime& runtime, const Value& object,
                                    std::string_view name) {
   if (object.is_undefined()) return UndefinedFault(object);
   RETURN_IF_ERROR(runtime.budget.Scan(name.size()));
-  if (auto attribute = FindAttribute(object, name); attribute.has_value()) {
-    return *std::move(attribute);
-  }
+  ASSIGN_OR_RETURN(std::optional<Value> attribute,
+                   FindAttribute(runtime, object, name));
+  if (attribute.has_value()) return *std::move(attribute);
   if (object.is_dict()) {
     const Value* value = object.AsDict().Find(name);
     if (value != nullptr) return *value;
   }
-  return NoSuch(object, name);
+  return NoSuch(runtime, object, name);
 }
 
 absl::StatusOr<Value> GetItem(Runtime& runtime, const Value& object,
@@ -344,13 +343,17 @@ absl::StatusOr<Value> GetItem(Runtime& runtime, const Value& object,
   ASSIGN_OR_RETURN(std::optional<Value> item, FindItem(runtime, object, key));
   if (item.has_value()) return *std::move(item);
   if (key.is_string()) {
-    auto attribute = FindAttribute(object, key.AsView());
+    RETURN_IF_ERROR(runtime.budget.Scan(key.AsText().size()));
+    ASSIGN_OR_RETURN(std::optional<Value> attribute,
+                     FindAttribute(runtime, object, key.AsView()));
     if (attribute.has_value()) return *std::move(attribute);
-    return NoSuch(object, key.AsView());
+    return NoSuch(runtime, object, key.AsView());
   }
-  return Value::Undefined(absl::StrCat(
-      View(object.TypeName()), " object has no element ",
-      key.is_integer() ? absl::StrCat(key.AsInt())
+  return MakeUndefined(
+      runtime,
+      absl::StrCat(View(object.TypeName()), " object has no element ",
+                   key.is_integer()
+                       ? absl::StrCat(key.AsInt())
                        : absl::StrCat("of type ", View(key.TypeName()))));
 }
 
@@ -374,6 +377,9 @@ absl::StatusOr<Value> GetSlice(Runtime& runtime, const Value& object,
     return MakeText(runtime, SliceText(object.AsText(), *bounds));
   }
   const ValueList& items = object.AsSequence().items;
+  RETURN_IF_ERROR(runtime.budget.Scan(
+      items.size() / static_cast<size_t>(std::abs(bounds->step)) *
+      sizeof(Value)));
   ValueList out;
   for (int64_t i = bounds->start;
        bounds->step > 0 ? i < bounds->stop : i > bounds->stop;

@@ -62,8 +62,9 @@ class Writer {
 
  private:
   absl::Status Add(absl::string_view text) {
+    RETURN_IF_ERROR(runtime_.budget.Produce(text.size() + 1));
     out_.append(text.data(), text.size());
-    return runtime_.budget.Produce(text.size() + 1);
+    return absl::OkStatus();
   }
   absl::Status WriteItems(const Sequence& sequence);
   absl::Status WriteDict(const Dict& dict);
@@ -93,16 +94,15 @@ absl::Status Writer::WriteDict(const Dict& dict) {
   return Add("}");
 }
 
-absl::Status WriteRange(const Sequence& range, std::string& out) {
+std::string RangeRepr(const Sequence& range) {
   const ValueList& items = range.items;
   const int64_t first = items.empty() ? 0 : items[0].AsInt();
   const int64_t step =
       items.size() < 2 ? 1 : items[1].AsInt() - items[0].AsInt();
   const int64_t last = items.empty() ? 0 : items.back().AsInt() + step;
-  absl::StrAppend(&out, "range(", first, ", ", last);
+  std::string out = absl::StrCat("range(", first, ", ", last);
   if (step != 1) absl::StrAppend(&out, ", ", step);
-  out += ")";
-  return absl::OkStatus();
+  return out + ")";
 }
 
 absl::Status Writer::Write(const Value& value) {
@@ -118,6 +118,7 @@ absl::Status Writer::Write(const Value& value) {
     case Value::Kind::kFloat:
       return Add(FloatRepr(value.AsFloat()));
     case Value::Kind::kString:
+      RETURN_IF_ERROR(runtime_.budget.Scan(value.AsText().size()));
       return Add(StringRepr(value.AsView()));
     case Value::Kind::kDict:
       return WriteDict(value.AsDict());
@@ -138,7 +139,7 @@ absl::Status Writer::Write(const Value& value) {
       RETURN_IF_ERROR(WriteItems(sequence));
       return Add(sequence.items.size() == 1 ? ",)" : ")");
     case Sequence::Kind::kRange:
-      return WriteRange(sequence, out_);
+      return Add(RangeRepr(sequence));
     case Sequence::Kind::kView:
       RETURN_IF_ERROR(Add("dict_view(["));
       RETURN_IF_ERROR(WriteItems(sequence));

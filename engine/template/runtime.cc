@@ -19,13 +19,20 @@ absl::Status CheckSize(size_t items, int depth) {
   }
   if (depth > kMaxValueDepth) {
     return absl::ResourceExhaustedError(
-        absl::StrCat("wanted lists and dicts nested at most ", kMaxValueDepth,
+        absl::StrCat("wanted values nested at most ", kMaxValueDepth,
                      " deep (kMaxValueDepth); found more"));
   }
   return absl::OkStatus();
 }
 
 }  // namespace
+
+NativeFunction FindIn(FunctionTable table, std::string_view name) {
+  for (const NamedFunction& one : table) {
+    if (one.name == name) return one.function;
+  }
+  return nullptr;
+}
 
 absl::StatusOr<Bound> Bind(const Arguments& arguments,
                            std::initializer_list<const char*> parameters) {
@@ -123,19 +130,67 @@ absl::StatusOr<Value> MakeText(Runtime& runtime, Text text) {
   return Value::String(std::move(text));
 }
 
-absl::StatusOr<Value> MakeGenerator(Runtime& runtime, ValueList items) {
-  int depth = 0;
-  for (const Value& item : items) depth = std::max(depth, item.depth());
-  RETURN_IF_ERROR(CheckSize(items.size(), depth));
-  RETURN_IF_ERROR(
-      runtime.budget.Produce(sizeof(Generator) + items.size() * sizeof(Value)));
-  return Value::FromObject(std::make_shared<Generator>(std::move(items)));
+absl::StatusOr<Value> MakeSlice(Runtime& runtime, const Text& text, size_t from,
+                                size_t to) {
+  RETURN_IF_ERROR(runtime.budget.Scan(to - from));
+  return MakeText(runtime, text.Slice(from, to));
 }
 
-absl::Status SetItem(Dict& dict, Value key, Value value) {
-  if (!HashKey(key).has_value()) return TypeFault("unhashable type", key);
+absl::StatusOr<Value> MakeGenerator(Runtime& runtime, ValueList items) {
+  RETURN_IF_ERROR(CheckSize(items.size(), /*depth=*/0));
+  const size_t bytes = sizeof(Generator) + items.size() * sizeof(Value);
+  return MakeObject(runtime, bytes,
+                    std::make_shared<Generator>(std::move(items)));
+}
+
+absl::StatusOr<Value> MakeCallable(Runtime& runtime, NativeFunction function,
+                                   Value self) {
+  return MakeObject(
+      runtime, sizeof(NativeCallable),
+      std::make_shared<NativeCallable>(function, std::move(self)));
+}
+
+absl::StatusOr<Value> MakeObject(Runtime& runtime, size_t bytes,
+                                 std::shared_ptr<Object> object) {
+  RETURN_IF_ERROR(runtime.budget.Produce(bytes));
+  RETURN_IF_ERROR(CheckSize(/*items=*/0, object->depth()));
+  return Value::FromObject(std::move(object));
+}
+
+absl::StatusOr<std::string> KeyOf(Runtime& runtime, const Value& key) {
+  if (key.is_string()) {
+    RETURN_IF_ERROR(runtime.budget.Produce(key.AsText().size()));
+  } else if (key.is_sequence()) {
+    const size_t items = key.AsSequence().items.size();
+    RETURN_IF_ERROR(runtime.budget.Produce(
+        std::min(kMaxTupleKeyBytes, items * sizeof(Value))));
+  }
+  std::optional<std::string> name = HashKey(key);
+  if (!name.has_value()) return TypeFault("unhashable type", key);
+  if (key.is_sequence()) RETURN_IF_ERROR(runtime.budget.Scan(name->size()));
+  return *std::move(name);
+}
+
+absl::StatusOr<const Value*> FindKey(Runtime& runtime, const Dict& dict,
+                                     const Value& key) {
+  if (key.is_string()) {
+    RETURN_IF_ERROR(runtime.budget.Scan(key.AsText().size()));
+    return dict.Find(key.AsView());
+  }
+  ASSIGN_OR_RETURN(const std::string name, KeyOf(runtime, key));
+  return dict.FindHashed(name);
+}
+
+absl::Status SetItem(Runtime& runtime, Dict& dict, Value key, Value value) {
+  RETURN_IF_ERROR(KeyOf(runtime, key).status());
+  RETURN_IF_ERROR(runtime.budget.Step());
   dict.Set(std::move(key), std::move(value));
   return absl::OkStatus();
+}
+
+absl::StatusOr<Value> MakeUndefined(Runtime& runtime, std::string why) {
+  RETURN_IF_ERROR(runtime.budget.Produce(sizeof(std::string) + why.size()));
+  return Value::Undefined(std::move(why));
 }
 
 absl::Status TypeFault(absl::string_view what, const Value& value) {

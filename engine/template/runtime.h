@@ -12,6 +12,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
+#include "absl/types/span.h"
 
 #include "engine/template/budget.h"
 #include "engine/template/value.h"
@@ -22,8 +23,10 @@ namespace kvasir::jinja {
 struct Runtime {
   Budget budget;
   absl::Time now;  // for strftime_now(), which takes it as UTC
-  // Namespaces may refer to themselves; whoever made this clears them.
-  std::vector<std::shared_ptr<Namespace>> namespaces;
+  // Objects that take up values later. They may come to refer to themselves, or
+  // make chains of any length; so they are kept to the end, when whoever made
+  // this clears each.
+  std::vector<std::shared_ptr<Object>> changing;
 };
 
 // What stands between the parentheses of a call.
@@ -37,11 +40,21 @@ using NativeFunction = absl::StatusOr<Value> (*)(Runtime& runtime,
                                                  const Value& self,
                                                  const Arguments& arguments);
 
+// Functions by their names, as templates know them.
+struct NamedFunction {
+  std::string_view name;
+  NativeFunction function;
+};
+using FunctionTable = absl::Span<const NamedFunction>;
+
+// Null if there is none.
+NativeFunction FindIn(FunctionTable table, std::string_view name);
+
 // A function or a bound method as a value.
 class NativeCallable : public Object {
  public:
   NativeCallable(NativeFunction function, Value self)
-      : function_(function), self_(std::move(self)) {}
+      : Object(1 + self.depth()), function_(function), self_(std::move(self)) {}
   std::string_view type_name() const override { return "function"; }
   bool is_callable() const override { return true; }
   absl::StatusOr<Value> Call(Runtime& runtime, const Arguments& arguments) {
@@ -73,18 +86,34 @@ absl::StatusOr<Text> TextOr(Runtime& runtime, const Value* argument,
 // INVALID_ARGUMENT, unless `argument` is there.
 absl::Status Need(const Value* argument, absl::string_view name);
 
-// Lists, tuples, views and dicts, with their cost charged. RESOURCE_EXHAUSTED
-// beyond the limits of their size and depth.
+// Lists, tuples, views, dicts and objects, with their cost charged.
+// RESOURCE_EXHAUSTED beyond the limits of their size and depth.
 absl::StatusOr<Value> MakeSequence(Runtime& runtime, Sequence::Kind kind,
                                    ValueList items);
 absl::StatusOr<Value> MakeList(Runtime& runtime, ValueList items);
 absl::StatusOr<Value> MakeTuple(Runtime& runtime, ValueList items);
 absl::StatusOr<Value> MakeDict(Runtime& runtime, Dict dict);
 absl::StatusOr<Value> MakeText(Runtime& runtime, Text text);
+// Part of a text.
+absl::StatusOr<Value> MakeSlice(Runtime& runtime, const Text& text, size_t from,
+                                size_t to);
 absl::StatusOr<Value> MakeGenerator(Runtime& runtime, ValueList items);
+absl::StatusOr<Value> MakeCallable(Runtime& runtime, NativeFunction function,
+                                   Value self);
+// `bytes` of the object and what it holds.
+absl::StatusOr<Value> MakeObject(Runtime& runtime, size_t bytes,
+                                 std::shared_ptr<Object> object);
 
-// Sets a key. INVALID_ARGUMENT for one that can be no key.
-absl::Status SetItem(Dict& dict, Value key, Value value);
+// HashKey(), charged. INVALID_ARGUMENT for what can be no key.
+absl::StatusOr<std::string> KeyOf(Runtime& runtime, const Value& key);
+// Null if there is no such key. INVALID_ARGUMENT as above.
+absl::StatusOr<const Value*> FindKey(Runtime& runtime, const Dict& dict,
+                                     const Value& key);
+// Sets a key. INVALID_ARGUMENT as above.
+absl::Status SetItem(Runtime& runtime, Dict& dict, Value key, Value value);
+
+// A value that says why there is none.
+absl::StatusOr<Value> MakeUndefined(Runtime& runtime, std::string why);
 
 // INVALID_ARGUMENT errors in Python's words.
 absl::Status TypeFault(absl::string_view what, const Value& value);

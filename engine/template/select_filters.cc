@@ -41,7 +41,7 @@ absl::StatusOr<Value> MapAttribute(Runtime& runtime, const Value& self,
   ASSIGN_OR_RETURN(const Bound bound,
                    Bind(arguments, {"*attribute", "*default"}));
   ASSIGN_OR_RETURN(const AttributeGetter getter,
-                   AttributeGetter::Create(bound[0]));
+                   AttributeGetter::Create(runtime, bound[0]));
   const bool has_default = bound[1] != nullptr && !bound[1]->is_none();
   const Value* const otherwise = has_default ? bound[1] : nullptr;
   ASSIGN_OR_RETURN(ValueList items, Iterate(runtime, self));
@@ -83,7 +83,7 @@ absl::StatusOr<Value> Select(Runtime& runtime, const Value& self,
     attribute = &arguments.positional[used++];
   }
   ASSIGN_OR_RETURN(const AttributeGetter getter,
-                   AttributeGetter::Create(attribute));
+                   AttributeGetter::Create(runtime, attribute));
   NativeFunction test = nullptr;
   if (used < arguments.positional.size()) {
     ASSIGN_OR_RETURN(test,
@@ -103,12 +103,7 @@ absl::StatusOr<Value> Select(Runtime& runtime, const Value& self,
   return MakeGenerator(runtime, std::move(kept));
 }
 
-struct Entry {
-  std::string_view name;
-  NativeFunction function;
-};
-
-constexpr Entry kFilters[] = {
+constexpr NamedFunction kFilters[] = {
     {"map", Lazy<Map>},
     {"reject", Lazy<Select<false, false>>},
     {"rejectattr", Lazy<Select<false, true>>},
@@ -119,7 +114,7 @@ constexpr Entry kFilters[] = {
 }  // namespace
 
 absl::StatusOr<AttributeGetter> AttributeGetter::Create(
-    const Value* attribute) {
+    Runtime& runtime, const Value* attribute) {
   AttributeGetter getter;
   if (attribute == nullptr || attribute->is_none()) return getter;
   if (attribute->is_integer()) {
@@ -129,6 +124,7 @@ absl::StatusOr<AttributeGetter> AttributeGetter::Create(
   if (!attribute->is_string()) {
     return TypeFault("wanted an attribute's name", *attribute);
   }
+  RETURN_IF_ERROR(runtime.budget.Produce(attribute->AsText().size()));
   for (const absl::string_view part :
        absl::StrSplit(View(attribute->AsView()), '.')) {
     int64_t index = 0;
@@ -160,24 +156,19 @@ absl::StatusOr<Value> AttributeGetter::Get(Runtime& runtime, const Value& item,
   return value;
 }
 
-Value FoldCase(const Value& value) {
+absl::StatusOr<Value> FoldCase(Runtime& runtime, const Value& value) {
   if (!value.is_string()) return value;
-  return Value::String(ChangeCase(value.AsText(), Case::kLower));
+  ASSIGN_OR_RETURN(Text text,
+                   ChangeCase(runtime.budget, value.AsText(), Case::kLower));
+  return Value::String(std::move(text));
 }
 
-NativeFunction FindSelectFilter(std::string_view name) {
-  for (const Entry& entry : kFilters) {
-    if (entry.name == name) return entry.function;
-  }
-  return nullptr;
-}
+FunctionTable SelectFilters() { return kFilters; }
 
 NativeFunction FindFilter(std::string_view name) {
-  for (const auto find :
-       {FindTextFilter, FindListFilter, FindSelectFilter, FindValueFilter}) {
-    if (const NativeFunction filter = find(name); filter != nullptr) {
-      return filter;
-    }
+  for (const auto& table :
+       {TextFilters, ListFilters, SelectFilters, ValueFilters}) {
+    if (const NativeFunction filter = FindIn(table(), name)) return filter;
   }
   return nullptr;
 }

@@ -127,6 +127,7 @@ absl::StatusOr<Value> PercentReader::ReadName() {
   if (!values_.is_dict())
     return TypeFault("format requires a mapping", values_);
   by_name_ = true;
+  RETURN_IF_ERROR(runtime_.budget.Scan(name.size()));
   const Value* value = values_.AsDict().Find(name);
   if (value != nullptr) return *value;
   return absl::InvalidArgumentError(
@@ -178,6 +179,7 @@ absl::Status PercentReader::ReadConversion() {
     ++at_;
     return absl::OkStatus();
   }
+  RETURN_IF_ERROR(runtime_.budget.Step());
   Layout layout;
   absl::StatusOr<Value> named = Value();
   const bool has_name = Peek() == '(';
@@ -197,7 +199,7 @@ absl::Status PercentReader::ReadConversion() {
   if (layout.conversion == 0) {
     return absl::InvalidArgumentError("incomplete format");
   }
-  RETURN_IF_ERROR(CheckLayout(layout));
+  RETURN_IF_ERROR(CheckLayout(runtime_, layout));
   ++at_;
   if (has_name) return AppendConverted(layout, *named);
   ASSIGN_OR_RETURN(const Value value, NextValue());
@@ -277,7 +279,7 @@ absl::Status PercentReader::AppendConverted(const Layout& given,
 
 }  // namespace
 
-absl::Status CheckLayout(const Layout& layout) {
+absl::Status CheckLayout(Runtime& runtime, const Layout& layout) {
   if (layout.width > kMaxLayoutWidth || layout.width < -kMaxLayoutWidth ||
       layout.precision > kMaxLayoutPrecision) {
     return absl::ResourceExhaustedError(absl::StrCat(
@@ -285,7 +287,9 @@ absl::Status CheckLayout(const Layout& layout) {
         " (kMaxLayoutWidth) and a precision of at most ", kMaxLayoutPrecision,
         " (kMaxLayoutPrecision); found more"));
   }
-  return absl::OkStatus();
+  return runtime.budget.Produce(
+      static_cast<size_t>(std::abs(layout.width)) +
+      static_cast<size_t>(std::max<int64_t>(0, layout.precision)));
 }
 
 absl::StatusOr<std::string> FormatNumber(const Layout& layout,

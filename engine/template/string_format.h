@@ -39,7 +39,7 @@ struct Layout {
 // Widths and precisions beyond this are RESOURCE_EXHAUSTED.
 inline constexpr int64_t kMaxLayoutWidth = 1 << 20;
 inline constexpr int64_t kMaxLayoutPrecision = 400;
-absl::Status CheckLayout(const Layout& layout);
+absl::Status CheckLayout(Runtime& runtime, const Layout& layout);
 
 // A number, of conversion d x X o e E f F g G or %.
 absl::StatusOr<std::string> FormatNumber(const Layout& layout,

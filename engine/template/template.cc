@@ -70,7 +70,7 @@ absl::StatusOr<RenderedText> Template::Render(
   }
   Runtime runtime = {Budget(context_bytes), options.now, {}};
   const auto untie = absl::MakeCleanup([&] {
-    for (const auto& space : runtime.namespaces) space->Clear();
+    for (const auto& object : runtime.changing) object->Clear();
   });
   Evaluator evaluator(tree_.get(), &context, &runtime);
   const absl::StatusOr<Text> text = evaluator.Run();

@@ -101,10 +101,13 @@ absl::StatusOr<Value> IsIn(Runtime& runtime, const Value& self,
   return Value::Bool(inside);
 }
 
-absl::StatusOr<Value> IsSameAs(Runtime&, const Value& self,
+absl::StatusOr<Value> IsSameAs(Runtime& runtime, const Value& self,
                                const Arguments& arguments) {
   ASSIGN_OR_RETURN(const Bound bound, Bind(arguments, {"other"}));
   RETURN_IF_ERROR(Need(bound[0], "other"));
+  if (self.is_string()) {
+    RETURN_IF_ERROR(runtime.budget.Scan(self.AsText().size()));
+  }
   return Value::Bool(self.IsSame(*bound[0]));
 }
 
@@ -112,7 +115,7 @@ template <bool kUpper>
 absl::StatusOr<Value> IsOfCase(Runtime& runtime, const Value& self,
                                const Arguments& arguments) {
   ASSIGN_OR_RETURN(Text text, Str(runtime, self));
-  return FindTextTestMethod(kUpper ? "isupper" : "islower")(
+  return FindIn(TextMethods(), kUpper ? "isupper" : "islower")(
       runtime, Value::String(std::move(text)), arguments);
 }
 
@@ -123,12 +126,7 @@ absl::StatusOr<Value> IsKnown(Runtime&, const Value& self,
   return Value::Bool(self.is_string() && kFind(self.AsView()) != nullptr);
 }
 
-struct Entry {
-  std::string_view name;
-  NativeFunction function;
-};
-
-constexpr Entry kTests[] = {
+constexpr NamedFunction kTests[] = {
     {"!=", Relates<Relation::kNe>},
     {"<", Relates<Relation::kLt>},
     {"<=", Relates<Relation::kLe>},
@@ -172,11 +170,8 @@ constexpr Entry kTests[] = {
 
 }  // namespace
 
-NativeFunction FindTest(std::string_view name) {
-  for (const Entry& entry : kTests) {
-    if (entry.name == name) return entry.function;
-  }
-  return nullptr;
-}
+FunctionTable Tests() { return kTests; }
+
+NativeFunction FindTest(std::string_view name) { return FindIn(kTests, name); }
 
 }  // namespace kvasir::jinja

@@ -12,6 +12,7 @@
 #include "cache/base/status_macros.h"
 #include "engine/template/characters.h"
 #include "engine/template/filters.h"
+#include "engine/template/methods.h"
 #include "engine/template/operations.h"
 #include "engine/template/python_text.h"
 #include "engine/template/string_format.h"
@@ -31,8 +32,9 @@ template <Case kHow>
 absl::StatusOr<Value> CaseFilter(Runtime& runtime, const Value& self,
                                  const Arguments& arguments) {
   RETURN_IF_ERROR(Bind(arguments, {}).status());
-  ASSIGN_OR_RETURN(const Text text, SoftStr(runtime, self));
-  return MakeText(runtime, ChangeCase(text, kHow));
+  ASSIGN_OR_RETURN(Text text, SoftStr(runtime, self));
+  ASSIGN_OR_RETURN(text, ChangeCase(runtime.budget, text, kHow));
+  return Value::String(std::move(text));
 }
 
 // Unlike str.title(), only after blanks, hyphens and opening brackets.
@@ -58,16 +60,10 @@ absl::StatusOr<Value> Title(Runtime& runtime, const Value& self,
 
 absl::StatusOr<Value> Trim(Runtime& runtime, const Value& self,
                            const Arguments& arguments) {
-  ASSIGN_OR_RETURN(const Bound bound, Bind(arguments, {"chars"}));
-  ASSIGN_OR_RETURN(const Text text, SoftStr(runtime, self));
-  if (bound[0] == nullptr || bound[0]->is_none()) {
-    return MakeText(runtime, Strip(text, Side::kBoth));
-  }
-  Arguments chars;
-  chars.positional.push_back(*bound[0]);
-  const Value value = Value::String(text);
-  ASSIGN_OR_RETURN(const Value strip, GetAttribute(runtime, value, "strip"));
-  return strip.AsObject<NativeCallable>()->Call(runtime, chars);
+  RETURN_IF_ERROR(Bind(arguments, {"chars"}).status());
+  ASSIGN_OR_RETURN(Text text, SoftStr(runtime, self));
+  return FindIn(TextMethods(), "strip")(runtime, Value::String(std::move(text)),
+                                        arguments);
 }
 
 absl::StatusOr<Value> ReplaceFilter(Runtime& runtime, const Value& self,
@@ -92,7 +88,7 @@ absl::StatusOr<Value> Center(Runtime& runtime, const Value& self,
   layout.centre = true;
   layout.centre_method = true;
   ASSIGN_OR_RETURN(layout.width, IntOr(bound[0], 80));
-  RETURN_IF_ERROR(CheckLayout(layout));
+  RETURN_IF_ERROR(CheckLayout(runtime, layout));
   layout.width = std::max<int64_t>(0, layout.width);
   ASSIGN_OR_RETURN(Text text, Str(runtime, self));
   ASSIGN_OR_RETURN(text, Pad(runtime, layout, std::move(text)));
@@ -111,7 +107,10 @@ absl::StatusOr<Value> FormatFilter(Runtime& runtime, const Value& self,
     ASSIGN_OR_RETURN(values, MakeTuple(runtime, arguments.positional));
   } else {
     Dict named;
-    for (const auto& [name, value] : arguments.named) named.Set(name, value);
+    for (const auto& [name, value] : arguments.named) {
+      RETURN_IF_ERROR(runtime.budget.Produce(name.size()));
+      named.Set(name, value);
+    }
     ASSIGN_OR_RETURN(values, MakeDict(runtime, std::move(named)));
   }
   return PercentFormat(runtime, format, values);
@@ -121,7 +120,7 @@ absl::StatusOr<Text> Indention(Runtime& runtime, const Value* width) {
   if (width != nullptr && width->is_string()) return Str(runtime, *width);
   Layout layout;
   ASSIGN_OR_RETURN(layout.width, IntOr(width, 4));
-  RETURN_IF_ERROR(CheckLayout(layout));
+  RETURN_IF_ERROR(CheckLayout(runtime, layout));
   const auto blanks = static_cast<size_t>(std::max<int64_t>(0, layout.width));
   return Text(std::string(blanks, ' '), /*trusted=*/true);
 }
@@ -287,7 +286,9 @@ absl::StatusOr<Value> UrlEncode(Runtime& runtime, const Value& self,
     Value key = item;
     Value value;
     if (self.is_dict()) {
-      value = *self.AsDict().Find(item);
+      ASSIGN_OR_RETURN(const Value* const found,
+                       FindKey(runtime, self.AsDict(), item));
+      value = *found;
     } else {
       if (!item.is_sequence() || item.AsSequence().items.size() != 2) {
         return TypeFault("wanted pairs", item);
@@ -312,12 +313,7 @@ absl::StatusOr<Value> ToString(Runtime& runtime, const Value& self,
   return Value::String(std::move(text));
 }
 
-struct Entry {
-  std::string_view name;
-  NativeFunction function;
-};
-
-constexpr Entry kFilters[] = {
+constexpr NamedFunction kFilters[] = {
     {"capitalize", CaseFilter<Case::kCapitalize>},
     {"center", Center},
     {"e", Escape},
@@ -340,11 +336,6 @@ constexpr Entry kFilters[] = {
 
 }  // namespace
 
-NativeFunction FindTextFilter(std::string_view name) {
-  for (const Entry& entry : kFilters) {
-    if (entry.name == name) return entry.function;
-  }
-  return nullptr;
-}
+FunctionTable TextFilters() { return kFilters; }
 
 }  // namespace kvasir::jinja

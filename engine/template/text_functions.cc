@@ -126,7 +126,8 @@ absl::StatusOr<Text> EscapeMarkup(Budget& budget, const Text& text) {
   return out;
 }
 
-Text ChangeCase(const Text& text, Case how) {
+absl::StatusOr<Text> ChangeCase(Budget& budget, const Text& text, Case how) {
+  RETURN_IF_ERROR(budget.Produce(text.MemoryBytes()));
   Text out;
   out.set_markup(text.is_markup());
   std::string changed;  // of one run
@@ -164,7 +165,12 @@ absl::StatusOr<size_t> FindLast(Budget& budget, std::string_view text,
   return text.rfind(part);
 }
 
-Text Strip(const Text& text, Side side, const std::string_view* set) {
+absl::StatusOr<Text> Strip(Budget& budget, const Text& text, Side side,
+                           const std::string_view* set) {
+  RETURN_IF_ERROR(budget.Produce(text.MemoryBytes()));
+  // Each character at the ends may look through the whole set.
+  const size_t looks = set == nullptr ? 0 : set->size() / kBytesPerStep;
+  for (size_t i = 0; i < looks; ++i) RETURN_IF_ERROR(budget.Scan(text.size()));
   const auto goes = [&](size_t at) {
     const Character c = CharacterAt(text.bytes(), at);
     if (set == nullptr) return IsSpace(c.code);

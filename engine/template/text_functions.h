@@ -14,19 +14,20 @@
 namespace kvasir::jinja {
 
 // What methods and filters share: Python's functions of strings, on texts that
-// keep the trust of each character. Those that can make much take the budget,
-// and fail only by it.
+// keep the trust of each character. Those that take the budget charge what they
+// do before they do it, and fail only by it.
 
 enum class Case : uint8_t { kUpper, kLower, kTitle, kCapitalize, kSwap };
 // kTitle as str.title(): each letter after something that is no letter.
-Text ChangeCase(const Text& text, Case how);
+absl::StatusOr<Text> ChangeCase(Budget& budget, const Text& text, Case how);
 
 // For HTML.
 absl::StatusOr<Text> EscapeMarkup(Budget& budget, const Text& text);
 
 enum class Side : uint8_t { kLeft, kRight, kBoth };
 // Without the characters of `set` at its ends; nullptr stands for blanks.
-Text Strip(const Text& text, Side side, const std::string_view* set = nullptr);
+absl::StatusOr<Text> Strip(Budget& budget, const Text& text, Side side,
+                           const std::string_view* set = nullptr);
 
 // The first `part` of `text` at or after `from`; npos if there is none. Takes
 // linear time whatever both are.

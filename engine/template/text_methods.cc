@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
+#include "absl/types/span.h"
 
 #include "cache/base/status_macros.h"
 #include "engine/template/characters.h"
@@ -32,23 +32,20 @@ template <Case kHow>
 absl::StatusOr<Value> CaseMethod(Runtime& runtime, const Value& self,
                                  const Arguments& arguments) {
   RETURN_IF_ERROR(Bind(arguments, {}).status());
-  return MakeText(runtime, ChangeCase(self.AsText(), kHow));
+  ASSIGN_OR_RETURN(Text text, ChangeCase(runtime.budget, self.AsText(), kHow));
+  return Value::String(std::move(text));
 }
 
 template <Side kSide>
 absl::StatusOr<Value> StripMethod(Runtime& runtime, const Value& self,
                                   const Arguments& arguments) {
   ASSIGN_OR_RETURN(const Bound bound, Bind(arguments, {"chars"}));
-  if (bound[0] == nullptr || bound[0]->is_none()) {
-    return MakeText(runtime, Strip(self.AsText(), kSide));
-  }
-  ASSIGN_OR_RETURN(const std::string_view set, BytesOr(bound[0], ""));
-  // Each character at the ends may look through the whole set.
-  const size_t looks = std::max<size_t>(1, set.size() / kBytesPerStep);
-  for (size_t i = 0; i < looks; ++i) {
-    RETURN_IF_ERROR(runtime.budget.Scan(self.AsText().size()));
-  }
-  return MakeText(runtime, Strip(self.AsText(), kSide, &set));
+  const bool has_set = bound[0] != nullptr && !bound[0]->is_none();
+  ASSIGN_OR_RETURN(const std::string_view set,
+                   BytesOr(has_set ? bound[0] : nullptr, ""));
+  ASSIGN_OR_RETURN(Text text, Strip(runtime.budget, self.AsText(), kSide,
+                                    has_set ? &set : nullptr));
+  return Value::String(std::move(text));
 }
 
 template <bool kFromRight>
@@ -166,7 +163,7 @@ absl::StatusOr<Value> HasAffix(Runtime& runtime, const Value& self,
   const auto range = RangeOf(runtime, text, bound[1], bound[2]);
   RETURN_IF_ERROR(range.status());
   const auto [from, to] = *range;
-  ValueList wanted = {*bound[0]};
+  absl::Span<const Value> wanted(bound[0], 1);
   if (bound[0]->is_sequence() &&
       bound[0]->AsSequence().kind == Sequence::Kind::kTuple) {
     wanted = bound[0]->AsSequence().items;
@@ -195,8 +192,8 @@ absl::StatusOr<Value> RemoveAffix(Runtime& runtime, const Value& self,
   RETURN_IF_ERROR(runtime.budget.Scan(affix.size()));
   const size_t at = kEnd ? text.size() - affix.size() : 0;
   if (text.view().compare(at, affix.size(), affix) != 0) return self;
-  return MakeText(runtime, kEnd ? text.Slice(0, at)
-                                : text.Slice(affix.size(), text.size()));
+  return kEnd ? MakeSlice(runtime, text, 0, at)
+              : MakeSlice(runtime, text, affix.size(), text.size());
 }
 
 absl::StatusOr<Value> ReplaceMethod(Runtime& runtime, const Value& self,
@@ -240,8 +237,9 @@ absl::StatusOr<Value> ZeroFill(Runtime& runtime, const Value& self,
   Layout layout;
   layout.fill = "0";
   ASSIGN_OR_RETURN(layout.width, IntOr(bound[0], 0));
-  RETURN_IF_ERROR(CheckLayout(layout));
+  RETURN_IF_ERROR(CheckLayout(runtime, layout));
   const Text& text = self.AsText();
+  RETURN_IF_ERROR(runtime.budget.Produce(text.MemoryBytes()));
   const char first = text.empty() ? ' ' : text.view()[0];
   const size_t sign = first == '-' || first == '+' ? 1 : 0;
   layout.width =
@@ -265,13 +263,14 @@ absl::StatusOr<Value> Justify(Runtime& runtime, const Value& self,
   layout.centre = kPlace == Place::kCentre;
   layout.centre_method = true;
   ASSIGN_OR_RETURN(layout.width, IntOr(bound[0], 0));
-  RETURN_IF_ERROR(CheckLayout(layout));
+  RETURN_IF_ERROR(CheckLayout(runtime, layout));
   ASSIGN_OR_RETURN(const std::string_view fill, BytesOr(bound[1], " "));
   layout.fill = std::string(fill.substr(0, 8));
   if (Text(layout.fill, false).CharacterCount() != 1) {
     return absl::InvalidArgumentError("fillchar: wanted one character");
   }
   if (layout.width < 0) return self;
+  RETURN_IF_ERROR(runtime.budget.Produce(self.AsText().MemoryBytes()));
   ASSIGN_OR_RETURN(Text out, Pad(runtime, layout, self.AsText()));
   return Value::String(std::move(out));
 }
@@ -299,44 +298,6 @@ absl::StatusOr<Value> Partition(Runtime& runtime, const Value& self,
                              Value::String(text.Slice(at, behind)),
                              Value::String(text.Slice(behind, text.size()))});
 }
-
-struct Entry {
-  std::string_view name;
-  NativeFunction function;
-};
-
-constexpr Entry kMethods[] = {
-    {"capitalize", CaseMethod<Case::kCapitalize>},
-    {"casefold", CaseMethod<Case::kLower>},
-    {"center", Justify<Place::kCentre>},
-    {"count", CountText},
-    {"endswith", HasAffix<true>},
-    {"find", FindText<false, false>},
-    {"format", Format},
-    {"index", FindText<false, true>},
-    {"join", Join},
-    {"ljust", Justify<Place::kLeft>},
-    {"lower", CaseMethod<Case::kLower>},
-    {"lstrip", StripMethod<Side::kLeft>},
-    {"partition", Partition<false>},
-    {"removeprefix", RemoveAffix<false>},
-    {"removesuffix", RemoveAffix<true>},
-    {"replace", ReplaceMethod},
-    {"rfind", FindText<true, false>},
-    {"rindex", FindText<true, true>},
-    {"rjust", Justify<Place::kRight>},
-    {"rpartition", Partition<true>},
-    {"rsplit", SplitMethod<true>},
-    {"rstrip", StripMethod<Side::kRight>},
-    {"split", SplitMethod<false>},
-    {"splitlines", SplitLinesMethod},
-    {"startswith", HasAffix<false>},
-    {"strip", StripMethod<Side::kBoth>},
-    {"swapcase", CaseMethod<Case::kSwap>},
-    {"title", CaseMethod<Case::kTitle>},
-    {"upper", CaseMethod<Case::kUpper>},
-    {"zfill", ZeroFill},
-};
 
 // Whether all characters are of a kind, and there is one.
 template <bool (*kIs)(char32_t)>
@@ -398,7 +359,15 @@ absl::StatusOr<Value> IsAllPrintable(Runtime& runtime, const Value& self,
   return AllAre<IsPrintable>(runtime, self, arguments);
 }
 
-constexpr Entry kTestMethods[] = {
+constexpr NamedFunction kMethods[] = {
+    {"capitalize", CaseMethod<Case::kCapitalize>},
+    {"casefold", CaseMethod<Case::kLower>},
+    {"center", Justify<Place::kCentre>},
+    {"count", CountText},
+    {"endswith", HasAffix<true>},
+    {"find", FindText<false, false>},
+    {"format", Format},
+    {"index", FindText<false, true>},
     {"isalnum", AllAre<IsLetterOrDigit>},
     {"isalpha", AllAre<IsLetter>},
     {"isascii", IsAllAscii},
@@ -410,22 +379,32 @@ constexpr Entry kTestMethods[] = {
     {"isspace", AllAre<IsSpace>},
     {"istitle", IsTitled},
     {"isupper", IsOfCase<true>},
+    {"join", Join},
+    {"ljust", Justify<Place::kLeft>},
+    {"lower", CaseMethod<Case::kLower>},
+    {"lstrip", StripMethod<Side::kLeft>},
+    {"partition", Partition<false>},
+    {"removeprefix", RemoveAffix<false>},
+    {"removesuffix", RemoveAffix<true>},
+    {"replace", ReplaceMethod},
+    {"rfind", FindText<true, false>},
+    {"rindex", FindText<true, true>},
+    {"rjust", Justify<Place::kRight>},
+    {"rpartition", Partition<true>},
+    {"rsplit", SplitMethod<true>},
+    {"rstrip", StripMethod<Side::kRight>},
+    {"split", SplitMethod<false>},
+    {"splitlines", SplitLinesMethod},
+    {"startswith", HasAffix<false>},
+    {"strip", StripMethod<Side::kBoth>},
+    {"swapcase", CaseMethod<Case::kSwap>},
+    {"title", CaseMethod<Case::kTitle>},
+    {"upper", CaseMethod<Case::kUpper>},
+    {"zfill", ZeroFill},
 };
 
 }  // namespace
 
-NativeFunction FindTextMethod(std::string_view name) {
-  for (const Entry& entry : kMethods) {
-    if (entry.name == name) return entry.function;
-  }
-  return nullptr;
-}
-
-NativeFunction FindTextTestMethod(std::string_view name) {
-  for (const Entry& entry : kTestMethods) {
-    if (entry.name == name) return entry.function;
-  }
-  return nullptr;
-}
+FunctionTable TextMethods() { return kMethods; }
 
 }  // namespace kvasir::jinja

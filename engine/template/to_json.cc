@@ -60,8 +60,9 @@ class JsonWriter {
 
  private:
   absl::Status Add(std::string_view text) {
+    RETURN_IF_ERROR(runtime_.budget.Produce(text.size() + 1));
     out_.Append(text, /*trusted=*/false);
-    return runtime_.budget.Produce(text.size() + 1);
+    return absl::OkStatus();
   }
   absl::Status Break();
   absl::Status WriteText(const Text& text);
@@ -135,16 +136,7 @@ absl::Status JsonWriter::WriteDict(const Dict& dict) {
   if (dict.size() == 0) return Add("{}");
   Dict::Items sorted;
   if (style_.sort_keys) {
-    RETURN_IF_ERROR(runtime_.budget.Produce(dict.size() * 2 * sizeof(Value)));
-    Arguments by_key;
-    by_key.named.emplace_back("case_sensitive", Value::Bool(true));
-    ASSIGN_OR_RETURN(
-        const Value pairs,
-        FindListFilter("dictsort")(runtime_, Value::FromDict(dict), by_key));
-    for (const Value& pair : pairs.AsSequence().items) {
-      sorted.emplace_back(pair.AsSequence().items[0],
-                          pair.AsSequence().items[1]);
-    }
+    ASSIGN_OR_RETURN(sorted, SortedItems(runtime_, dict));
   }
   RETURN_IF_ERROR(Add("{"));
   ++depth_;

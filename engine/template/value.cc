@@ -14,17 +14,62 @@ namespace {
 // Up to here looking through all keys is as fast as a table of them.
 constexpr size_t kFewKeys = 8;
 
-// Of a tuple as a key. Tuples that share items can be far longer than what they
-// are made of.
-constexpr size_t kMaxTupleKeyBytes = size_t{1} << 16;
+// Appends what no other key's text starts with; false for what can be no key,
+// and for an item that makes a tuple's too long.
+bool AppendKey(const Value& value, std::string& out) {
+  switch (value.kind()) {
+    case Value::Kind::kUndefined:
+      out += 'u';
+      return true;
+    case Value::Kind::kNone:
+      out += 'n';
+      return true;
+    case Value::Kind::kBool:
+    case Value::Kind::kInt:
+      absl::StrAppend(&out, "i", value.AsInt(), ";");
+      return true;
+    case Value::Kind::kFloat: {
+      const double number = value.AsFloat();
+      constexpr double kExact = 9007199254740992.0;  // 2^53
+      if (std::trunc(number) == number && std::abs(number) <= kExact) {
+        absl::StrAppend(&out, "i", static_cast<int64_t>(number), ";");
+      } else {
+        out += 'f';
+        out.append(reinterpret_cast<const char*>(&number), sizeof(number));
+      }
+      return true;
+    }
+    case Value::Kind::kString:
+      if (out.size() + value.AsText().size() > kMaxTupleKeyBytes) return false;
+      absl::StrAppend(&out, "s", value.AsText().size(), ":",
+                      value.AsText().bytes());
+      return true;
+    case Value::Kind::kSequence:
+      if (value.AsSequence().kind == Sequence::Kind::kList) return false;
+      absl::StrAppend(&out, "t", value.AsSequence().items.size(), ":");
+      for (const Value& item : value.AsSequence().items) {
+        if (!AppendKey(item, out)) return false;
+        if (out.size() > kMaxTupleKeyBytes) return false;
+      }
+      return true;
+    case Value::Kind::kDict:
+      return false;
+    case Value::Kind::kObject:
+      absl::StrAppend(
+          &out, "o",
+          reinterpret_cast<uintptr_t>(value.AsObject<Object>().get()), ";");
+      return true;
+  }
+  return false;
+}
+
+}  // namespace
 
 int DeepestOf(const ValueList& items) {
   int depth = 0;
   for (const Value& item : items) depth = std::max(depth, item.depth());
   return depth;
 }
-
-}  // namespace
 
 Value Value::Undefined(std::string why) {
   return Value(
@@ -77,7 +122,9 @@ Text* Value::UniqueText() {
 
 int Value::depth() const {
   if (is_sequence()) return AsSequence().depth;
-  return is_dict() ? AsDict().depth() : 0;
+  if (is_dict()) return AsDict().depth();
+  const auto* object = std::get_if<ObjectRef>(&data_);
+  return object == nullptr ? 0 : (*object)->depth();
 }
 
 std::string Value::WhyUndefined() const {
@@ -157,28 +204,36 @@ const Value* Dict::Find(std::string_view key) const {
   return nullptr;
 }
 
-const Value* Dict::Find(const Value& key) const {
-  if (key.is_string()) return Find(key.AsView());
-  const std::optional<std::string> wanted = HashKey(key);
-  if (!wanted.has_value()) return nullptr;
+const Value* Dict::FindHashed(const std::string& key) const {
   if (!places_.empty()) {
-    const auto it = places_.find(*wanted);
+    const auto it = places_.find(key);
     return it == places_.end() ? nullptr : &items_[it->second].second;
   }
   for (const auto& [name, value] : items_) {
-    if (!name.is_string() && HashKey(name) == wanted) return &value;
+    const bool same =
+        name.is_string()
+            ? key[0] == 's' && name.AsView() == std::string_view(key).substr(1)
+            : HashKey(name) == key;
+    if (same) return &value;
   }
   return nullptr;
 }
 
 void Dict::Set(Value key, Value value) {
   depth_ = std::max({depth_, 1 + key.depth(), 1 + value.depth()});
-  if (const Value* old = Find(key); old != nullptr) {
+  const std::optional<std::string> hashed =
+      key.is_string() ? std::nullopt : HashKey(key);
+  KV_CHECK(key.is_string() || hashed.has_value()) << key.TypeName();
+  const Value* old =
+      hashed.has_value() ? FindHashed(*hashed) : Find(key.AsView());
+  if (old != nullptr) {
     *const_cast<Value*>(old) = std::move(value);
     return;
   }
+  // Tuples take time to look through, whatever is looked for.
+  const bool is_slow = key.is_sequence();
   items_.emplace_back(std::move(key), std::move(value));
-  if (items_.size() <= kFewKeys) return;
+  if (places_.empty() && items_.size() <= kFewKeys && !is_slow) return;
   for (size_t i = places_.size(); i < items_.size(); ++i) {
     std::optional<std::string> name = HashKey(items_[i].first);
     KV_CHECK(name.has_value()) << items_[i].first.TypeName();
@@ -191,43 +246,10 @@ void Dict::Set(std::string_view key, Value value) {
 }
 
 std::optional<std::string> HashKey(const Value& value) {
-  switch (value.kind()) {
-    case Value::Kind::kUndefined:
-      return "u";
-    case Value::Kind::kNone:
-      return "n";
-    case Value::Kind::kBool:
-    case Value::Kind::kInt:
-      return absl::StrCat("i", value.AsInt());
-    case Value::Kind::kFloat: {
-      const double number = value.AsFloat();
-      constexpr double kExact = 9007199254740992.0;  // 2^53
-      if (std::trunc(number) == number && std::abs(number) <= kExact) {
-        return absl::StrCat("i", static_cast<int64_t>(number));
-      }
-      std::string bits(reinterpret_cast<const char*>(&number), sizeof(number));
-      return "f" + bits;
-    }
-    case Value::Kind::kString:
-      return "s" + value.AsText().bytes();
-    case Value::Kind::kSequence: {
-      if (value.AsSequence().kind == Sequence::Kind::kList) return std::nullopt;
-      std::string all = "t";
-      for (const Value& item : value.AsSequence().items) {
-        const std::optional<std::string> key = HashKey(item);
-        if (!key.has_value()) return std::nullopt;
-        absl::StrAppend(&all, key->size(), ":", *key);
-        if (all.size() > kMaxTupleKeyBytes) return std::nullopt;
-      }
-      return all;
-    }
-    case Value::Kind::kDict:
-      return std::nullopt;
-    case Value::Kind::kObject:
-      return absl::StrCat(
-          "o", reinterpret_cast<uintptr_t>(value.AsObject<Object>().get()));
-  }
-  return std::nullopt;
+  if (value.is_string()) return "s" + value.AsText().bytes();
+  std::string key;
+  if (!AppendKey(value, key)) return std::nullopt;
+  return key;
 }
 
 absl::StatusOr<std::optional<Value>> Generator::Next() {
@@ -246,10 +268,9 @@ absl::StatusOr<ValueList> Generator::TakeRest() {
   return rest;
 }
 
-std::optional<Value> Namespace::Attribute(std::string_view name) {
+Object::Found Namespace::Attribute(Runtime&, std::string_view name) {
   const Value* value = attributes_.Find(name);
-  if (value == nullptr) return std::nullopt;
-  return *value;
+  return value == nullptr ? std::nullopt : std::optional<Value>(*value);
 }
 
 void Namespace::Set(std::string_view name, Value value) {

@@ -20,6 +20,7 @@ namespace kvasir::jinja {
 
 class Dict;
 class Object;
+struct Runtime;
 struct Sequence;
 
 enum class SequenceKind : uint8_t {
@@ -94,7 +95,8 @@ class Value {
   // The text, if nobody else refers to it: it may then be appended to.
   Text* UniqueText();
 
-  // How lists and dicts are nested in it; 0 if it is neither.
+  // How what holds values is nested in it: lists, dicts, objects. 0 if it holds
+  // none.
   int depth() const;
   // Why it is undefined.
   std::string WhyUndefined() const;
@@ -136,9 +138,9 @@ class Dict {
   size_t size() const { return items_.size(); }
   int depth() const { return depth_; }
 
-  // Null if there is no such key, or it can be none.
-  const Value* Find(const Value& key) const;
+  // Null if there is no such key. A key is a text, or a HashKey().
   const Value* Find(std::string_view key) const;
+  const Value* FindHashed(const std::string& key) const;
 
   // A key that is there keeps its place. `key` must have a HashKey().
   void Set(Value key, Value value);
@@ -150,28 +152,48 @@ class Dict {
   absl::flat_hash_map<std::string, size_t> places_;  // by HashKey()
 };
 
+// Of a tuple as a key. Tuples that share items can be far longer than what they
+// are made of.
+inline constexpr size_t kMaxTupleKeyBytes = size_t{1} << 16;
+
 // Equal for values that are equal as keys of a dict (1, 1.0 and True are).
 // Nothing for lists, dicts and what holds them, which can be no keys, nor for
-// tuples of very much text.
+// tuples of more than kMaxTupleKeyBytes.
 std::optional<std::string> HashKey(const Value& value);
+
+// How deep the deepest of them is; 0 if there are none.
+int DeepestOf(const ValueList& items);
 
 // What is more than a value: namespaces, macros, loops, functions.
 class Object {
  public:
+  // `depth` counts this and what is nested in the values that it holds from
+  // the beginning. Whoever makes an object that holds values checks it, see
+  // MakeObject(), since they are freed one inside of the other. Values that it
+  // takes up later do not count: see Runtime::changing.
+  explicit Object(int depth = 0) : depth_(depth) {}
   virtual ~Object() = default;
   virtual std::string_view type_name() const = 0;
   // Nothing if it has no such attribute.
-  virtual std::optional<Value> Attribute(std::string_view name) {
-    return std::nullopt;
+  using Found = absl::StatusOr<std::optional<Value>>;
+  virtual Found Attribute(Runtime& runtime, std::string_view name) {
+    return std::optional<Value>();
   }
   virtual bool is_callable() const { return false; }
+  // Lets go of the values that it took up later.
+  virtual void Clear() {}
+  int depth() const { return depth_; }
+
+ private:
+  int depth_;
 };
 
 // What Python calls a generator: its items can be had once. They are made at
 // once, but an error in making them shows only where they are asked for.
 class Generator : public Object {
  public:
-  explicit Generator(ValueList items) : items_(std::move(items)) {}
+  explicit Generator(ValueList items)
+      : Object(1 + DeepestOf(items)), items_(std::move(items)) {}
   explicit Generator(absl::Status fault) : fault_(std::move(fault)) {}
   std::string_view type_name() const override { return "generator"; }
   // Nothing if there are no more.
@@ -188,9 +210,9 @@ class Generator : public Object {
 class Namespace : public Object {
  public:
   std::string_view type_name() const override { return "Namespace"; }
-  std::optional<Value> Attribute(std::string_view name) override;
+  Found Attribute(Runtime& runtime, std::string_view name) override;
   void Set(std::string_view name, Value value);
-  void Clear() { attributes_ = Dict(); }
+  void Clear() override { attributes_ = Dict(); }
 
  private:
   Dict attributes_;

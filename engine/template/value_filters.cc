@@ -214,6 +214,7 @@ absl::StatusOr<Value> ToJsonFilter(Runtime& runtime, const Value& self,
   if (bound[1] != nullptr && !bound[1]->is_none()) {
     style.separator = std::string(1, ',');
     if (bound[1]->is_string()) {
+      RETURN_IF_ERROR(runtime.budget.Produce(bound[1]->AsText().size()));
       style.indent = bound[1]->AsText().bytes();
     } else {
       ASSIGN_OR_RETURN(const int64_t width, IntOr(bound[1], 0));
@@ -231,6 +232,8 @@ absl::StatusOr<Value> ToJsonFilter(Runtime& runtime, const Value& self,
     if (pair.size() != 2 || !pair[0].is_string() || !pair[1].is_string()) {
       return absl::InvalidArgumentError("separators: wanted a pair of strings");
     }
+    RETURN_IF_ERROR(runtime.budget.Produce(pair[0].AsText().size() +
+                                           pair[1].AsText().size()));
     style.separator = pair[0].AsText().bytes();
     style.colon = pair[1].AsText().bytes();
   }
@@ -238,12 +241,7 @@ absl::StatusOr<Value> ToJsonFilter(Runtime& runtime, const Value& self,
   return Value::String(std::move(text));
 }
 
-struct Entry {
-  std::string_view name;
-  NativeFunction function;
-};
-
-constexpr Entry kFilters[] = {
+constexpr NamedFunction kFilters[] = {
     {"abs", Abs},         {"attr", Attr},           {"d", Default},
     {"default", Default}, {"float", ToFloat},       {"int", ToInt},
     {"round", Round},     {"tojson", ToJsonFilter},
@@ -251,11 +249,6 @@ constexpr Entry kFilters[] = {
 
 }  // namespace
 
-NativeFunction FindValueFilter(std::string_view name) {
-  for (const Entry& entry : kFilters) {
-    if (entry.name == name) return entry.function;
-  }
-  return nullptr;
-}
+FunctionTable ValueFilters() { return kFilters; }
 
 }  // namespace kvasir::jinja

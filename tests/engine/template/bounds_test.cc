@@ -84,15 +84,6 @@ TEST(Bounds, NestedValues) {
       "kMaxValueDepth");
 }
 
-// A chain of namespaces is as deep as there are steps; freeing it must not
-// recurse.
-TEST(Bounds, LongChainsAreFreedWithoutRecursion) {
-  EXPECT_EQ(*Render("{% set ns = namespace(x=none) %}"
-                    "{% for i in range(90000) %}"
-                    "{% set ns.x = namespace(x=ns.x) %}{% endfor %}ok"),
-            "ok");
-}
-
 TEST(Bounds, Loops) {
   const std::string loop = "{% for i in range(100000) %}";
   ExpectBound(loop + loop + loop + "{% endfor %}{% endfor %}{% endfor %}",
