@@ -70,14 +70,16 @@ absl::StatusOr<Value> MakeToolCalls(absl::string_view field,
 }
 
 absl::StatusOr<Value> MakeMessage(absl::string_view field,
-                                  const ChatMessage& message) {
+                                  const ChatMessage& message,
+                                  jinja::Origin origin) {
   const bool usual = std::find(std::begin(kRoles), std::end(kRoles),
                                message.role) != std::end(kRoles);
   Dict out;
   out.Set("role", Value::String(message.role, /*trusted=*/usual));
   const bool only_calls =
       message.content.empty() && !message.tool_calls.empty();
-  out.Set("content", only_calls ? Value::None() : DataText(message.content));
+  out.Set("content",
+          only_calls ? Value::None() : Value::String(message.content, origin));
   if (!message.name.empty()) out.Set("name", DataText(message.name));
   if (!message.tool_call_id.empty()) {
     out.Set("tool_call_id", DataText(message.tool_call_id));
@@ -128,9 +130,12 @@ absl::StatusOr<Dict> MakeChatContext(const Tokenizer& tokenizer,
   Dict context;
   std::vector<Value> messages;
   for (size_t i = 0; i < conversation.messages.size(); ++i) {
-    ASSIGN_OR_RETURN(Value message,
-                     MakeMessage(absl::StrCat("messages[", i, "]"),
-                                 conversation.messages[i]));
+    const bool is_marked = conversation.continue_final_message &&
+                           i + 1 == conversation.messages.size();
+    ASSIGN_OR_RETURN(
+        Value message,
+        MakeMessage(absl::StrCat("messages[", i, "]"), conversation.messages[i],
+                    is_marked ? jinja::Origin::kMarked : jinja::Origin::kData));
     messages.push_back(std::move(message));
   }
   context.Set("messages", Value::List(std::move(messages)));

@@ -2,14 +2,16 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <string>
 #include <string_view>
+#include <utility>
 
 #include "absl/status/status.h"
-#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 
 #include "cache/base/status_macros.h"
 #include "engine/model/chat_context.h"
+#include "engine/template/characters.h"
 #include "engine/template/template.h"
 
 namespace kvasir {
@@ -32,30 +34,66 @@ absl::Status CheckVocabulary(const Tokenizer& tokenizer) {
   return absl::OkStatus();
 }
 
-// Ends the text behind the last place where data reads `content`, bare of
-// blanks at its ends; with those blanks if the template has printed them.
-absl::Status CutBehind(std::string_view content, jinja::RenderedText& runs) {
-  const absl::string_view all(content.data(), content.size());
-  const absl::string_view bare = absl::StripAsciiWhitespace(all);
-  const absl::string_view whole = absl::StripLeadingAsciiWhitespace(all);
+// Without blanks at its ends, as Python's str.strip() gives it.
+std::string_view Bare(std::string_view text) {
+  while (!text.empty()) {
+    const jinja::Character first = jinja::CharacterAt(text, 0);
+    if (!jinja::IsSpace(first.code)) break;
+    text.remove_prefix(first.bytes);
+  }
+  while (!text.empty()) {
+    size_t last = text.size() - 1;
+    while (!jinja::StartsCharacter(text[last])) --last;
+    if (!jinja::IsSpace(jinja::CharacterAt(text, last).code)) break;
+    text = text.substr(0, last);
+  }
+  return text;
+}
+
+// Ends the text behind the last message, whose own bytes are marked: behind its
+// last byte that the template has printed. What stands there has to read as the
+// message does, but for blanks at its ends; a part of it may be the template's
+// own writing, as the tags around thoughts are.
+absl::Status CutBehindMarked(std::string_view content,
+                             jinja::RenderedText& runs) {
+  const std::string message = jinja::MendUtf8(content);
+  const std::string_view bare = Bare(message);
   if (bare.empty()) {
     return absl::InvalidArgumentError(
         "continue_final_message: wanted a last message with text; found none");
   }
-  for (size_t i = runs.size(); i > 0; --i) {
-    jinja::RenderedRun& run = runs[i - 1];
-    if (run.trusted) continue;
-    const absl::string_view text = run.text;
-    const size_t found = text.rfind(bare);
-    if (found == absl::string_view::npos) continue;
-    const bool is_whole = text.substr(found, whole.size()) == whole;
-    run.text.resize(found + (is_whole ? whole.size() : bare.size()));
-    runs.resize(i);
-    return absl::OkStatus();
+  size_t marked_bytes = 0;
+  size_t end = 0;
+  for (size_t i = 0; i < runs.size(); ++i) {
+    if (!runs[i].marked) continue;
+    marked_bytes += runs[i].text.size();
+    end = i + 1;
   }
-  return absl::InvalidArgumentError(
-      "continue_final_message: wanted a template that prints the last message "
-      "as it is; found one that does not");
+  if (marked_bytes > message.size()) {
+    return absl::InvalidArgumentError(
+        "continue_final_message: wanted a template that prints the last "
+        "message once; found one that prints more");
+  }
+  runs.resize(end);
+  std::string all;
+  jinja::RenderedText joined;  // without the marks, which have served
+  for (jinja::RenderedRun& run : runs) {
+    all += run.text;
+    if (!joined.empty() && joined.back().trusted == run.trusted) {
+      joined.back().text += run.text;
+    } else {
+      joined.push_back({std::move(run.text), run.trusted});
+    }
+  }
+  const std::string_view printed = Bare(all);
+  if (printed.size() < bare.size() ||
+      printed.substr(printed.size() - bare.size()) != bare) {
+    return absl::InvalidArgumentError(
+        "continue_final_message: wanted a template that prints the last "
+        "message as it is; found one that does not");
+  }
+  runs = std::move(joined);
+  return absl::OkStatus();
 }
 
 absl::Status CheckConversation(const Conversation& conversation) {
@@ -82,7 +120,8 @@ absl::StatusOr<jinja::RenderedText> RenderChat(
                         absl::StrCat("messages: ", text.status().message()));
   }
   if (conversation.continue_final_message) {
-    RETURN_IF_ERROR(CutBehind(conversation.messages.back().content, *text));
+    RETURN_IF_ERROR(
+        CutBehindMarked(conversation.messages.back().content, *text));
   }
   return text;
 }

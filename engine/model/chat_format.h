@@ -34,8 +34,10 @@ struct Conversation {
   std::string template_kwargs;
   // Whether to open an assistant's answer behind the messages.
   bool add_generation_prompt = true;
-  // Whether the last message is left open, so that the model goes on with it.
-  // Not with add_generation_prompt.
+  // Whether the last message is left open, so that the model goes on with it:
+  // the text ends behind the last byte of it that the template prints. Refused
+  // if the template prints it altered, other than at its ends, or twice. Not
+  // with add_generation_prompt.
   bool continue_final_message = false;
   absl::Time now;  // for templates that print the date; taken as UTC
 };

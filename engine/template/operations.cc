@@ -285,7 +285,7 @@ absl::StatusOr<ValueList> Iterate(Runtime& runtime, const Value& value) {
                                              (sizeof(Value) + sizeof(Text))));
       for (TextCursor at(text); !at.done(); at.Next()) {
         out.push_back(
-            Value::String(Text(std::string(at.bytes()), at.trusted())));
+            Value::String(Text(std::string(at.bytes()), at.origin())));
       }
       return out;
     }

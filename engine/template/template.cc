@@ -35,8 +35,9 @@ RenderedText ToRuns(const Text& text) {
   RenderedText runs;
   size_t from = 0;
   for (const Text::Run& run : text.runs()) {
-    runs.push_back(
-        {std::string(text.view().substr(from, run.end - from)), run.trusted});
+    runs.push_back({std::string(text.view().substr(from, run.end - from)),
+                    run.origin == Origin::kTemplate,
+                    run.origin == Origin::kMarked});
     from = run.end;
   }
   return runs;

@@ -15,11 +15,12 @@ namespace kvasir::jinja {
 
 struct ParsedTemplate;
 
-// Part of a rendered text. Neighbours differ in trust: what is not trusted is
-// data, and must not become a control token, nor a part of one.
+// Part of a rendered text. Neighbours differ in one of the two: what is not
+// trusted is data, and must not become a control token, nor a part of one.
 struct RenderedRun {
   std::string text;
   bool trusted = false;
+  bool marked = false;  // from a text of Origin::kMarked; never trusted
 };
 using RenderedText = std::vector<RenderedRun>;
 

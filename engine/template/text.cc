@@ -8,20 +8,20 @@
 
 namespace kvasir::jinja {
 
-Text::Text(std::string bytes, bool trusted) : bytes_(std::move(bytes)) {
+Text::Text(std::string bytes, Origin origin) : bytes_(std::move(bytes)) {
   if (bytes_.empty()) return;
-  runs_.push_back({bytes_.size(), trusted});
+  runs_.push_back({bytes_.size(), origin});
   characters_ = static_cast<size_t>(
       std::count_if(bytes_.begin(), bytes_.end(), StartsCharacter));
 }
 
-void Text::AddRun(size_t bytes, bool trusted) {
+void Text::AddRun(size_t bytes, Origin origin) {
   if (bytes == 0) return;
   const size_t end = (runs_.empty() ? 0 : runs_.back().end) + bytes;
-  if (!runs_.empty() && runs_.back().trusted == trusted) {
+  if (!runs_.empty() && runs_.back().origin == origin) {
     runs_.back().end = end;
   } else {
-    runs_.push_back({end, trusted});
+    runs_.push_back({end, origin});
   }
 }
 
@@ -39,12 +39,12 @@ bool Text::IsTrustedAt(size_t offset) const {
   const auto run =
       std::upper_bound(runs_.begin(), runs_.end(), offset,
                        [](size_t at, const Run& one) { return at < one.end; });
-  return run != runs_.end() && run->trusted;
+  return run != runs_.end() && run->origin == Origin::kTemplate;
 }
 
-void Text::Append(std::string_view bytes, bool trusted) {
+void Text::Append(std::string_view bytes, Origin origin) {
   bytes_.append(bytes);
-  AddRun(bytes.size(), trusted);
+  AddRun(bytes.size(), origin);
   characters_ += static_cast<size_t>(
       std::count_if(bytes.begin(), bytes.end(), StartsCharacter));
 }
@@ -57,7 +57,7 @@ void Text::Append(const Text& other, size_t from, size_t to) {
                        [](size_t at, const Run& one) { return at < one.end; });
   for (; from < to; ++run) {
     const size_t end = std::min(run->end, to);
-    Append(other.view().substr(from, end - from), run->trusted);
+    Append(other.view().substr(from, end - from), run->origin);
     from = end;
   }
 }

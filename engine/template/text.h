@@ -2,19 +2,28 @@
 #define KVASIR_ENGINE_TEMPLATE_TEXT_H_
 
 #include <cstddef>
+#include <cstdint>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "absl/container/inlined_vector.h"
 #include "absl/types/span.h"
 
 namespace kvasir::jinja {
 
-// A string that knows which of its bytes the template wrote and which are data.
+// Where a byte of a text comes from.
+enum class Origin : uint8_t {
+  kData,
+  kTemplate,  // the template's own literals, and what the host calls trusted
+  kMarked,    // data that the host wants to find again
+};
+
+// A string that knows where each of its bytes comes from.
 //
-// Trusted bytes are those of the template's own literals and of what the host
-// calls trusted; everything else is not, and stays so however it is cut and
-// joined. Only trusted bytes may become control tokens of a model.
+// Those of kTemplate are trusted; everything else is not, and stays so however
+// it is cut and joined. Only trusted bytes may become control tokens of a
+// model.
 //
 // Well-formed UTF-8; positions are in bytes and lie between characters, lengths
 // in characters where the name says so. A value; one thread at a time.
@@ -23,17 +32,19 @@ class Text {
   // Bytes from the end of the run before up to `end`.
   struct Run {
     size_t end;
-    bool trusted;
+    Origin origin;
   };
 
   Text() = default;
-  Text(std::string bytes, bool trusted);
+  Text(std::string bytes, Origin origin);
+  Text(std::string bytes, bool trusted)
+      : Text(std::move(bytes), OriginOf(trusted)) {}
 
   const std::string& bytes() const { return bytes_; }
   std::string_view view() const { return bytes_; }
   size_t size() const { return bytes_.size(); }
   bool empty() const { return bytes_.empty(); }
-  // Rising ends, the last one size(); neighbours differ in trust.
+  // Rising ends, the last one size(); neighbours differ in origin.
   absl::Span<const Run> runs() const { return runs_; }
 
   // What Python calls Markup: what the filters `safe` and `escape` give. A text
@@ -55,14 +66,20 @@ class Text {
 
   bool IsTrustedAt(size_t offset) const;
 
-  void Append(std::string_view bytes, bool trusted);
+  void Append(std::string_view bytes, Origin origin);
+  void Append(std::string_view bytes, bool trusted) {
+    Append(bytes, OriginOf(trusted));
+  }
   void Append(const Text& other) { Append(other, 0, other.size()); }
   void Append(const Text& other, size_t from, size_t to);
 
   Text Slice(size_t from, size_t to) const;
 
  private:
-  void AddRun(size_t bytes, bool trusted);
+  static Origin OriginOf(bool trusted) {
+    return trusted ? Origin::kTemplate : Origin::kData;
+  }
+  void AddRun(size_t bytes, Origin origin);
 
   std::string bytes_;
   absl::InlinedVector<Run, 1> runs_;
@@ -70,7 +87,7 @@ class Text {
   bool markup_ = false;
 };
 
-// Goes through a text character by character and tells what each one's trust
+// Goes through a text character by character and tells what each one's origin
 // is, in time that does not depend on the number of runs.
 class TextCursor {
  public:
@@ -80,7 +97,7 @@ class TextCursor {
   size_t offset() const { return offset_; }
   char32_t code() const;  // not when done
   std::string_view bytes() const;
-  bool trusted() const { return text_.runs()[run_].trusted; }
+  Origin origin() const { return text_.runs()[run_].origin; }
   void Next();
 
  private:

@@ -49,7 +49,7 @@ absl::StatusOr<Value> Title(Runtime& runtime, const Value& self,
     std::string changed;
     starts_word ? AppendUpper(at.code(), changed)
                 : AppendLower(at.code(), changed);
-    out.Append(changed, at.trusted());
+    out.Append(changed, at.origin());
     starts_word =
         IsSpace(at.code()) ||
         (at.code() < 0x80 && std::string_view("-({[<").find(static_cast<char>(

@@ -132,18 +132,18 @@ absl::StatusOr<Text> ChangeCase(Budget& budget, const Text& text, Case how) {
   out.set_markup(text.is_markup());
   std::string changed;  // of one run
   bool starts_word = true;
-  bool trusted = false;
+  Origin origin = Origin::kData;
   for (TextCursor at(text); !at.done(); at.Next()) {
-    if (at.trusted() != trusted) {
-      out.Append(changed, trusted);
+    if (at.origin() != origin) {
+      out.Append(changed, origin);
       changed.clear();
-      trusted = at.trusted();
+      origin = at.origin();
     }
     AppendChanged(at.code(), how, starts_word, changed);
     const bool is_cased = IsUpper(at.code()) || IsLower(at.code());
     starts_word = how == Case::kTitle && !is_cased;
   }
-  out.Append(changed, trusted);
+  out.Append(changed, origin);
   return out;
 }
 

@@ -81,8 +81,12 @@ Value Value::String(Text text) {
 }
 
 Value Value::String(std::string_view bytes, bool trusted) {
-  return String(Text(IsWellFormed(bytes) ? std::string(bytes) : MendUtf8(bytes),
-                     trusted));
+  return String(bytes, trusted ? Origin::kTemplate : Origin::kData);
+}
+
+Value Value::String(std::string_view bytes, Origin origin) {
+  return String(
+      Text(IsWellFormed(bytes) ? std::string(bytes) : MendUtf8(bytes), origin));
 }
 
 Value Value::List(ValueList items, SequenceKind kind) {

@@ -59,6 +59,7 @@ class Value {
   static Value String(Text text);
   // `bytes` may be any; see MendUtf8().
   static Value String(std::string_view bytes, bool trusted);
+  static Value String(std::string_view bytes, Origin origin);
   // Of the host's making, nested less than kMaxJsonDepth; what a template makes
   // comes from MakeSequence() and MakeDict(), which check.
   static Value List(std::vector<Value> items,

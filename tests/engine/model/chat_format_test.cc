@@ -316,6 +316,85 @@ TEST(ChatFormat, ContinuesTheFinalMessage) {
               testing::StartsWith("continue_final_message: wanted add_gen"));
 }
 
+// The place is that of the message's own bytes, wherever else its text stands.
+TEST(ChatFormat, ContinuesTheFinalMessageAndNoOther) {
+  Conversation c;
+  c.add_generation_prompt = false;
+  c.continue_final_message = true;
+  c.template_kwargs = R"({"k": "ab"})";
+  const std::string template_text =
+      "{% for m in messages %}[{{ m.role }}]{{ m.content }};{% endfor %}"
+      "{{ k }} ab {{ messages[0].content }}";
+  c.messages = {{"user", "ab"}, {"assistant", "ab"}};
+  EXPECT_EQ(Text(template_text, c), "[user]ab;[assistant]ab");
+  // As it is a part of what the template says behind it.
+  c.messages = {{"user", "x"}, {"assistant", "a"}};
+  EXPECT_EQ(Text(template_text, c), "[user]x;[assistant]a");
+  // As it stands in a message before it, too.
+  c.messages = {{"user", "say abc"}, {"assistant", "abc"}};
+  EXPECT_THAT(Text("{{ messages[0].content }}{{ messages[1].role }}", c),
+              testing::StartsWith("continue_final_message: wanted a template "
+                                  "that prints the last message as it is"));
+  // And as a text whose search would take its square.
+  const std::string run(60'000, 'a');
+  c.messages = {{"user", run + "b" + run}, {"assistant", run}};
+  const auto tokenizer = Tiny(kKeeps);
+  const auto ids = EncodeChat(*tokenizer, c);
+  ASSERT_TRUE(ids.ok()) << ids.status();
+  EXPECT_THAT(tokenizer->Decode(*ids, false),
+              testing::EndsWith("assistant\n" + run));
+}
+
+// What a template makes of the message is continued if it still reads as the
+// message does, and refused otherwise.
+TEST(ChatFormat, ContinuesWhatStillReadsAsTheMessage) {
+  Conversation c;
+  c.add_generation_prompt = false;
+  c.continue_final_message = true;
+  c.messages = {{"assistant", " <t>why</t> \u6F22b\u00a0\n"}};
+  const auto text = [&](const std::string& expression) {
+    return Text("{% set c = messages[-1].content %}" + expression + ";", c);
+  };
+  const std::string whole = c.messages[0].content;
+  EXPECT_EQ(text("{{ c }}"), whole);
+  EXPECT_EQ(text("{{ c|trim }}"), "<t>why</t> \u6F22b");
+  EXPECT_EQ(text("{{ c.rstrip('\n') }}"), " <t>why</t> \u6F22b\u00a0");
+  EXPECT_EQ(text("{{ '%s' % c }}"), whole);
+  EXPECT_EQ(text("{{ c|string ~ '' }}"), whole);
+  EXPECT_EQ(text("{{ c[:4] ~ c[4:] }}"), whole);
+  EXPECT_EQ(text("{{ c|list|join }}"), whole);
+  // Thoughts, taken apart and put together again.
+  EXPECT_EQ(text("<t>{{ c.split('</t>')[0].split('<t>')[-1] }}</t>"
+                 "{{ c.split('</t>')[-1].rstrip() }}"),
+            "<t>why</t> \u6F22b");
+  for (const std::string altered :
+       {"{{ c|upper }}", "{{ c[:4] }}", "{{ c[3:] }}", "{{ c|reverse }}",
+        "{{ c.replace('why', 'so') }}", "{{ c.split('</t>')[-1] }}",
+        "{{ c|replace('y', '') }}", "{{ [c] }}", "{{ c|urlencode }}", ""}) {
+    EXPECT_THAT(text(altered),
+                testing::StartsWith("continue_final_message: wanted a template "
+                                    "that prints the last message as it is"))
+        << altered;
+  }
+  EXPECT_THAT(text("{{ c }}{{ c }}"),
+              testing::StartsWith("continue_final_message: wanted a template "
+                                  "that prints the last message once"));
+}
+
+// A mark changes no token: neighbours of one trust are joined again.
+TEST(ChatFormat, ContinuedTextMakesTheTokensOfTheText) {
+  Conversation c;
+  c.add_generation_prompt = false;
+  c.messages = {{"user", "one two"}};
+  c.template_kwargs = R"({"k": "one tw"})";
+  const auto tokenizer = Tiny("{{ k }}{{ messages[0].content[6:] }}");
+  const auto whole = EncodeChat(*tokenizer, c);
+  c.continue_final_message = true;
+  const auto marked = EncodeChat(*tokenizer, c);
+  ASSERT_TRUE(marked.ok()) << marked.status();
+  EXPECT_EQ(*marked, *whole);
+}
+
 // Templates that build a token from the role are published; a role that nobody
 // knows must not become one.
 TEST(ChatFormat, OnlyUsualRolesMakeTokens) {

@@ -57,12 +57,12 @@ TEST(Text, RandomOperationsAgreeWithATwin) {
     for (size_t i = 0; i < twin.size(); ++i, at.Next()) {
       EXPECT_EQ(text.view()[i], twin[i].first);
       EXPECT_EQ(text.IsTrustedAt(i), twin[i].second);
-      EXPECT_EQ(at.trusted(), twin[i].second);
+      EXPECT_EQ(at.origin() == Origin::kTemplate, twin[i].second);
       EXPECT_EQ(at.offset(), i);
     }
     EXPECT_TRUE(at.done());
     for (size_t i = 1; i < text.runs().size(); ++i) {
-      EXPECT_NE(text.runs()[i].trusted, text.runs()[i - 1].trusted);
+      EXPECT_NE(text.runs()[i].origin, text.runs()[i - 1].origin);
     }
   }
 }
