@@ -80,7 +80,7 @@ class Builder final : public nlohmann::json_sax<nlohmann::json> {
   bool Open(bool is_object) {
     if (open_.size() == static_cast<size_t>(kMaxJsonDepth)) {
       return Fail(absl::StrCat("wanted JSON nested at most ", kMaxJsonDepth,
-                               " deep (kMaxJsonDepth); found more"));
+                               " deep; found ", kMaxJsonDepth + 1, " or more"));
     }
     open_.push_back({is_object, {}, {}, {}});
     return true;
@@ -105,6 +105,11 @@ class Builder final : public nlohmann::json_sax<nlohmann::json> {
 }  // namespace
 
 absl::StatusOr<Value> ReadJson(std::string_view text) {
+  // The parser would skip it; no JSON text starts with one (RFC 8259, 8.1).
+  if (text.substr(0, 3) == "\xEF\xBB\xBF") {
+    return absl::InvalidArgumentError(
+        "wanted JSON; found a byte order mark at its start");
+  }
   Builder builder;
   nlohmann::json::sax_parse(text.begin(), text.end(), &builder);
   return builder.Take();

@@ -265,7 +265,11 @@ TEST(ChatFormat, FaultsNameTheField) {
               testing::StartsWith("messages[1].tool_calls[0].arguments: "));
   c = good;
   c.tools = {std::string(65, '[') + std::string(65, ']')};
-  EXPECT_THAT(Text("x", c), HasSubstr("kMaxJsonDepth"));
+  EXPECT_EQ(Text("x", c),
+            "tools[0]: wanted JSON nested at most 64 deep; found 65 or more");
+  c.tools = {"\xEF\xBB\xBF{}"};
+  EXPECT_EQ(Text("x", c),
+            "tools[0]: wanted JSON; found a byte order mark at its start");
   c = good;
   c.tools = {R"({"n": 99999999999999999999})"};
   EXPECT_THAT(Text("x", c), HasSubstr("tools[0]: wanted integers of 64 bits"));
