@@ -157,6 +157,53 @@ bool AddsGenerationPrompt(const v1::ChatPrompt& chat) {
   return !chat.continue_final_message();
 }
 
+}  // namespace
+
+size_t PrintedBytes(const v1::ChatPrompt& chat) {
+  size_t bytes = 0;
+  for (const v1::ChatMessage& message : chat.messages()) {
+    bytes += MessageBytes(message);
+  }
+  return bytes;
+}
+
+size_t TextBytes(const v1::ChatPrompt& chat) {
+  size_t bytes = ToolBytes(chat) + chat.template_kwargs().ByteSizeLong();
+  for (const v1::ChatMessage& message : chat.messages()) {
+    bytes += MessageBytes(message) + message.name().size() +
+             message.tool_call_id().size();
+    for (const v1::ToolCall& call : message.tool_calls()) {
+      bytes += call.id().size() + call.name().size() + call.arguments().size();
+    }
+  }
+  return bytes;
+}
+
+size_t WorkBytes(const v1::ChatPrompt& chat) {
+  int parts = chat.messages_size() + chat.tools_size();
+  for (const v1::ChatMessage& message : chat.messages()) {
+    parts += message.tool_calls_size();
+  }
+  return TextBytes(chat) + static_cast<size_t>(parts) * kWorkBytesOfPart;
+}
+
+absl::Status CheckChat(const v1::ChatPrompt& chat) {
+  RETURN_IF_ERROR(CheckMessages(chat));
+  RETURN_IF_ERROR(CheckMost("chat.tools", kMaxTools, "tools",
+                            static_cast<size_t>(chat.tools_size())));
+  RETURN_IF_ERROR(
+      CheckMost("chat.tools", kMaxToolsBytes, "bytes", ToolBytes(chat)));
+  RETURN_IF_ERROR(CheckMost("chat.template_kwargs", kMaxTemplateKwargsBytes,
+                            "bytes", chat.template_kwargs().ByteSizeLong()));
+  RETURN_IF_ERROR(
+      StructToJson("chat.template_kwargs", chat.template_kwargs()).status());
+  if (chat.continue_final_message() && AddsGenerationPrompt(chat)) {
+    return FieldFault("chat.continue_final_message",
+                      "chat.add_generation_prompt to be false with it", "true");
+  }
+  return CheckTextBytes("chat.messages", TextBytes(chat));
+}
+
 absl::StatusOr<Conversation> DecodeChat(const v1::ChatPrompt& chat) {
   Conversation out;
   out.messages.reserve(static_cast<size_t>(chat.messages_size()));
@@ -182,49 +229,11 @@ absl::StatusOr<Conversation> DecodeChat(const v1::ChatPrompt& chat) {
   return out;
 }
 
-}  // namespace
-
-size_t TextBytes(const v1::ChatPrompt& chat) {
-  size_t bytes = ToolBytes(chat) + chat.template_kwargs().ByteSizeLong();
-  for (const v1::ChatMessage& message : chat.messages()) {
-    bytes += MessageBytes(message) + message.name().size() +
-             message.tool_call_id().size();
-    for (const v1::ToolCall& call : message.tool_calls()) {
-      bytes += call.id().size() + call.name().size() + call.arguments().size();
-    }
-  }
-  return bytes;
-}
-
-absl::Status CheckChat(const v1::ChatPrompt& chat, const ServedModel& model) {
-  RETURN_IF_ERROR(CheckMessages(chat));
-  RETURN_IF_ERROR(CheckMost("chat.tools", kMaxTools, "tools",
-                            static_cast<size_t>(chat.tools_size())));
-  RETURN_IF_ERROR(
-      CheckMost("chat.tools", kMaxToolsBytes, "bytes", ToolBytes(chat)));
-  RETURN_IF_ERROR(CheckMost("chat.template_kwargs", kMaxTemplateKwargsBytes,
-                            "bytes", chat.template_kwargs().ByteSizeLong()));
-  RETURN_IF_ERROR(
-      StructToJson("chat.template_kwargs", chat.template_kwargs()).status());
-  if (chat.continue_final_message() && AddsGenerationPrompt(chat)) {
-    return FieldFault("chat.continue_final_message",
-                      "chat.add_generation_prompt to be false with it", "true");
-  }
-  RETURN_IF_ERROR(CheckTextBytes("chat.messages", TextBytes(chat)));
-  // Of the messages' own text a template prints nearly all; the rest it may
-  // leave out.
-  size_t bytes = 0;
-  for (const v1::ChatMessage& message : chat.messages()) {
-    bytes += MessageBytes(message);
-  }
-  return CheckTextFitsContext(bytes, model);
-}
-
-absl::StatusOr<std::vector<TokenId>> EncodeChatPrompt(
-    const v1::ChatPrompt& chat, const ServedModel& model) {
-  ASSIGN_OR_RETURN(const Conversation conversation, DecodeChat(chat));
+absl::StatusOr<std::vector<TokenId>> EncodeConversation(
+    const Conversation& conversation, const ServedModel& model,
+    MessageRange left_out) {
   absl::StatusOr<std::vector<TokenId>> ids =
-      EncodeChat(*model.tokenizer, conversation);
+      EncodeChat(*model.tokenizer, conversation, left_out);
   if (absl::IsInvalidArgument(ids.status()) ||
       absl::IsResourceExhausted(ids.status())) {
     // The model room knows the fields, not where they lie in the request.
@@ -232,6 +241,12 @@ absl::StatusOr<std::vector<TokenId>> EncodeChatPrompt(
                         absl::StrCat("chat.", ids.status().message()));
   }
   return ids;
+}
+
+absl::StatusOr<std::vector<TokenId>> EncodeChatPrompt(
+    const v1::ChatPrompt& chat, const ServedModel& model) {
+  ASSIGN_OR_RETURN(const Conversation conversation, DecodeChat(chat));
+  return EncodeConversation(conversation, model);
 }
 
 absl::StatusOr<std::string> StructToJson(const std::string& field,

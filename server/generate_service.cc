@@ -33,7 +33,7 @@ namespace {
 
 // What takes well below a millisecond is done where the call arrives; more
 // would keep a thread from every stream that needs it.
-constexpr size_t kInlineTextBytes = 16 << 10;
+constexpr size_t kInlineWorkBytes = 16 << 10;
 constexpr int kInlineTokenIds = 4 << 10;
 
 uint64_t RandomBits() {
@@ -57,8 +57,8 @@ absl::Duration SteadyDeadline(const grpc::CallbackServerContext& context,
 
 bool TakesLong(const v1::TokenizeRequest& request) {
   const size_t bytes =
-      request.has_chat() ? TextBytes(request.chat()) : request.text().size();
-  return bytes > kInlineTextBytes;
+      request.has_chat() ? WorkBytes(request.chat()) : request.text().size();
+  return bytes > kInlineWorkBytes;
 }
 
 bool TakesLong(const v1::DetokenizeRequest& request) {
@@ -113,12 +113,14 @@ void TokeniseAndSubmit(PendingCall& pending) {
   const absl::Status done = [&]() -> absl::Status {
     ASSIGN_OR_RETURN(TruncatedPrompt prompt,
                      DecodePrompt(pending.request, pending.call,
-                                  ModelOf(*pending.call.request.version)));
+                                  ModelOf(*pending.call.request.version),
+                                  [&] { return pending.reactor->ended(); }));
     pending.call.request.prompt = std::move(prompt.ids);
     pending.call.truncated_tokens = prompt.dropped_tokens;
     return pending.reactor->TakePrompt(
         static_cast<int64_t>(pending.call.request.prompt.size()));
   }();
+  if (absl::IsCancelled(done)) return;  // it has ended meanwhile
   if (!done.ok()) {
     pending.stats->CountRefusal(done);
     pending.reactor->Refuse(done, pending.call.request.id);
@@ -221,7 +223,7 @@ grpc::ServerWriteReactor<grpc::ByteBuffer>* GenerateService::Generate(
   absl::StatusOr<std::shared_ptr<PendingCall>> pending = read();
   reactor->Hold(std::move(ticket));
   absl::Status started = pending.status();
-  if (started.ok() && TextBytes((*pending)->request) > kInlineTextBytes) {
+  if (started.ok() && WorkBytes((*pending)->request) > kInlineWorkBytes) {
     started =
         work_->Post([pending = *pending] { TokeniseAndSubmit(*pending); });
   } else if (started.ok()) {

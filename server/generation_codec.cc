@@ -112,8 +112,10 @@ absl::StatusOr<std::vector<TokenId>> DecodeIds(
   std::vector<TokenId> ids;
   ids.reserve(static_cast<size_t>(wire.size()));
   for (int i = 0; i < wire.size(); ++i) {
-    RETURN_IF_ERROR(
-        CheckId(absl::StrCat(View(field), "[", i, "]"), wire[i], vocab_size));
+    if (wire[i] >= static_cast<uint32_t>(vocab_size)) {
+      return CheckId(absl::StrCat(View(field), "[", i, "]"), wire[i],
+                     vocab_size);
+    }
     ids.push_back(static_cast<TokenId>(wire[i]));
   }
   return ids;

@@ -28,8 +28,8 @@ namespace {
 
 // Refuses what is `least` tokens or more, before it is copied or tokenised.
 template <typename Found>
-absl::Status CheckFitsContext(size_t least, const ServedModel& model,
-                              const Found& found) {
+absl::Status CheckFitsContext(absl::string_view field, size_t least,
+                              const ServedModel& model, const Found& found) {
   if (least < static_cast<size_t>(model.longest_context)) {
     return absl::OkStatus();
   }
@@ -37,7 +37,7 @@ absl::Status CheckFitsContext(size_t least, const ServedModel& model,
   const bool cache = model.cache_limits_context;
   const int64_t most = cache ? model.max_context : model.longest_context;
   const std::string message =
-      absl::StrCat("prompt: wanted at most ", most - 1, " tokens (a ",
+      absl::StrCat(field, ": wanted at most ", most - 1, " tokens (a ",
                    cache ? "KV cache" : "context", " of ", most,
                    " less one to generate), found ", found);
   return cache ? absl::ResourceExhaustedError(message)
@@ -58,12 +58,14 @@ absl::Status CheckPromptSize(const v1::GenerateRequest& wire,
   switch (wire.prompt_case()) {
     case v1::GenerateRequest::kText:
       RETURN_IF_ERROR(CheckTextBytes("text", wire.text().size()));
-      return CheckTextFitsContext(wire.text().size(), model);
+      return CheckTextFitsContext("prompt", wire.text().size(), model);
     case v1::GenerateRequest::kTokenIds:
-      return CheckFitsContext(static_cast<size_t>(wire.token_ids().ids_size()),
+      return CheckFitsContext("prompt",
+                              static_cast<size_t>(wire.token_ids().ids_size()),
                               model, wire.token_ids().ids_size());
     case v1::GenerateRequest::kChat:
-      return CheckChat(wire.chat(), model);
+      RETURN_IF_ERROR(CheckChat(wire.chat()));
+      return CheckTextFitsContext("chat", PrintedBytes(wire.chat()), model);
     case v1::GenerateRequest::PROMPT_NOT_SET:
       break;
   }
@@ -213,32 +215,42 @@ absl::StatusOr<absl::Duration> DecodePositiveDuration(
   return absl::Seconds(wire.seconds()) + absl::Nanoseconds(wire.nanos());
 }
 
-size_t TextBytes(const v1::GenerateRequest& wire) {
-  return wire.has_chat() ? TextBytes(wire.chat()) : wire.text().size();
+size_t WorkBytes(const v1::GenerateRequest& wire) {
+  if (wire.has_chat()) return WorkBytes(wire.chat());
+  return wire.text().size() +
+         static_cast<size_t>(wire.token_ids().ids_size()) * sizeof(TokenId);
 }
 
 // A text is too long whatever its tokens turn out to be: none stands for more
 // bytes than the longest.
-absl::Status CheckTextFitsContext(size_t bytes, const ServedModel& model) {
+absl::Status CheckTextFitsContext(absl::string_view field, size_t bytes,
+                                  const ServedModel& model) {
   const size_t least = bytes / std::max<size_t>(1, model.longest_token_bytes);
   return CheckFitsContext(
-      least, model,
+      field, least, model,
       absl::StrCat("a text of ", bytes, " bytes, at least ", least, " tokens"));
 }
 
 absl::StatusOr<TruncatedPrompt> DecodePrompt(const v1::GenerateRequest& wire,
                                              const GenerateCall& call,
-                                             const ServedModel& model) {
+                                             const ServedModel& model,
+                                             absl::FunctionRef<bool()> ended) {
   const Truncation& truncation = call.truncation;
   const int64_t most =
       MostPromptTokens(truncation, call.request.stopping.max_tokens, model);
-  if (wire.has_chat() && truncation.most_tokens != 0) {
-    return TruncateChat(wire.chat(), most, model);
-  }
   TruncatedPrompt prompt;
   if (wire.has_chat()) {
-    ASSIGN_OR_RETURN(prompt.ids, EncodeChatPrompt(wire.chat(), model));
-  } else if (wire.has_token_ids()) {
+    if (truncation.most_tokens != 0) {
+      ASSIGN_OR_RETURN(prompt, TruncateChat(wire.chat(), most, model, ended));
+    } else {
+      ASSIGN_OR_RETURN(prompt.ids, EncodeChatPrompt(wire.chat(), model));
+    }
+    // The engine would say so too, but knows no chats.
+    RETURN_IF_ERROR(
+        CheckFitsContext("chat", prompt.ids.size(), model, prompt.ids.size()));
+    return prompt;
+  }
+  if (wire.has_token_ids()) {
     ASSIGN_OR_RETURN(prompt.ids,
                      DecodeIds("token_ids.ids", wire.token_ids().ids(),
                                model.info->vocab_size));

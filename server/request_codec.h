@@ -6,8 +6,10 @@
 #include <string_view>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 
 #include "engine/engine.h"
@@ -109,21 +111,25 @@ absl::StatusOr<GenerateCall> DecodeSettings(const v1::GenerateRequest& wire,
 
 // The prompt of a request that passed DecodeSettings(), as `call`, tokenised
 // and truncated if that is asked for. Errors: INVALID_ARGUMENT for an id out of
-// the vocabulary, those of EncodeChat() and TruncateChat().
-absl::StatusOr<TruncatedPrompt> DecodePrompt(const v1::GenerateRequest& wire,
-                                             const GenerateCall& call,
-                                             const ServedModel& model);
+// the vocabulary, those of EncodeChat() and TruncateChat(), a chat whose tokens
+// do not fit the context. `ended`: see TruncateChat().
+inline bool NeverEnds() { return false; }
+absl::StatusOr<TruncatedPrompt> DecodePrompt(
+    const v1::GenerateRequest& wire, const GenerateCall& call,
+    const ServedModel& model, absl::FunctionRef<bool()> ended = NeverEnds);
 
 // Both.
 absl::StatusOr<GenerateCall> DecodeGenerate(const v1::GenerateRequest& wire,
                                             const CallContext& context,
                                             const ServedModel& model);
 
-// Bytes of text that tokenising has to go through.
-size_t TextBytes(const v1::GenerateRequest& wire);
+// What making a prompt's ids takes, in bytes of text that take as long; a token
+// id counts as its four bytes.
+size_t WorkBytes(const v1::GenerateRequest& wire);
 
 // Refuses a text of so many bytes that its tokens cannot fit the context.
-absl::Status CheckTextFitsContext(size_t bytes, const ServedModel& model);
+absl::Status CheckTextFitsContext(absl::string_view field, size_t bytes,
+                                  const ServedModel& model);
 
 // INVALID_ARGUMENT if `text` is over kMaxPromptBytes.
 absl::Status CheckTextBytes(std::string_view field, size_t bytes);

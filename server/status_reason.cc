@@ -47,6 +47,8 @@ constexpr Words kWords[] = {
      "warm orders", "waiting_orders"},
     {absl::StatusCode::kResourceExhausted, "prompt: ", "CACHE_TOO_SMALL",
      "cache.size", "tokens"},
+    {absl::StatusCode::kResourceExhausted, "chat: ", "CACHE_TOO_SMALL",
+     "cache.size", "tokens"},
     {absl::StatusCode::kResourceExhausted, "the KV cache has no room",
      "CACHE_TOO_SMALL", "cache.size", "tokens"},
     {absl::StatusCode::kResourceExhausted, " blocks kept by pins", "PIN_LIMIT",

@@ -123,7 +123,7 @@ absl::Status CheckInput(const v1::TokenizeRequest& wire,
         return absl::InvalidArgumentError(
             "with_offsets: wanted it with text only, found it with chat");
       }
-      return CheckChat(wire.chat(), model);
+      return CheckChat(wire.chat());
     case v1::TokenizeRequest::INPUT_NOT_SET:
       break;
   }

@@ -30,13 +30,6 @@ int LeadingSystemMessages(const v1::ChatPrompt& chat) {
   return count;
 }
 
-// The conversation without the messages in [first, begin).
-v1::ChatPrompt Without(const v1::ChatPrompt& chat, int first, int begin) {
-  v1::ChatPrompt rest = chat;
-  rest.mutable_messages()->DeleteSubrange(first, begin - first);
-  return rest;
-}
-
 }  // namespace
 
 int64_t MostPromptTokens(const Truncation& truncation, int64_t max_tokens,
@@ -62,8 +55,19 @@ TruncatedPrompt TruncateIds(std::vector<TokenId> ids, int64_t most,
 
 absl::StatusOr<TruncatedPrompt> TruncateChat(const v1::ChatPrompt& chat,
                                              int64_t most,
-                                             const ServedModel& model) {
-  ASSIGN_OR_RETURN(std::vector<TokenId> whole, EncodeChatPrompt(chat, model));
+                                             const ServedModel& model,
+                                             absl::FunctionRef<bool()> ended) {
+  ASSIGN_OR_RETURN(const Conversation conversation, DecodeChat(chat));
+  const auto encode = [&](int begin,
+                          int end) -> absl::StatusOr<std::vector<TokenId>> {
+    if (ended()) {
+      return absl::CancelledError("the call ended while its prompt was cut");
+    }
+    return EncodeConversation(
+        conversation, model,
+        {static_cast<size_t>(begin), static_cast<size_t>(end)});
+  };
+  ASSIGN_OR_RETURN(std::vector<TokenId> whole, encode(0, 0));
   if (Count(whole) <= most) return TruncatedPrompt{.ids = std::move(whole)};
   // Templates want turns that begin with a user's; so does the model.
   const int first = LeadingSystemMessages(chat);
@@ -78,9 +82,7 @@ absl::StatusOr<TruncatedPrompt> TruncateChat(const v1::ChatPrompt& chat,
   size_t high = begins.size();
   while (low < high) {
     const size_t middle = (low + high) / 2;
-    ASSIGN_OR_RETURN(
-        std::vector<TokenId> ids,
-        EncodeChatPrompt(Without(chat, first, begins[middle]), model));
+    ASSIGN_OR_RETURN(std::vector<TokenId> ids, encode(first, begins[middle]));
     shortest = std::min(shortest, Count(ids));
     if (Count(ids) > most) {
       low = middle + 1;

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
 
 #include "engine/request.h"
@@ -25,10 +26,13 @@ TruncatedPrompt TruncateIds(std::vector<TokenId> ids, int64_t most,
 // Leaves out the oldest turns of a conversation until it has at most `most`
 // tokens. What stays begins with the leading system messages, if there are any,
 // then with a user's message, and has the last one. INVALID_ARGUMENT if that is
-// still too long, with both numbers, or as EncodeChatPrompt() says.
+// still too long, with both numbers, or as EncodeChatPrompt() says. Renders the
+// conversation a few times and asks `ended` before each: CANCELLED once nobody
+// wants the result.
 absl::StatusOr<TruncatedPrompt> TruncateChat(const v1::ChatPrompt& chat,
                                              int64_t most,
-                                             const ServedModel& model);
+                                             const ServedModel& model,
+                                             absl::FunctionRef<bool()> ended);
 
 }  // namespace kvasir
 

@@ -126,10 +126,12 @@ absl::Status AddVariables(std::string_view json, Dict& context) {
 }  // namespace
 
 absl::StatusOr<Dict> MakeChatContext(const Tokenizer& tokenizer,
-                                     const Conversation& conversation) {
+                                     const Conversation& conversation,
+                                     MessageRange left_out) {
   Dict context;
   std::vector<Value> messages;
   for (size_t i = 0; i < conversation.messages.size(); ++i) {
+    if (left_out.begin <= i && i < left_out.end) continue;
     const bool is_marked = conversation.continue_final_message &&
                            i + 1 == conversation.messages.size();
     ASSIGN_OR_RETURN(

@@ -11,7 +11,8 @@ namespace kvasir {
 // The variables that a chat template sees for a conversation; see EncodeChat(),
 // whose errors with a field's name come from here.
 absl::StatusOr<jinja::Dict> MakeChatContext(const Tokenizer& tokenizer,
-                                            const Conversation& conversation);
+                                            const Conversation& conversation,
+                                            MessageRange left_out);
 
 }  // namespace kvasir
 

@@ -109,10 +109,11 @@ absl::Status CheckConversation(const Conversation& conversation) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<jinja::RenderedText> RenderChat(
-    const Tokenizer& tokenizer, const Conversation& conversation) {
+absl::StatusOr<jinja::RenderedText> RenderChat(const Tokenizer& tokenizer,
+                                               const Conversation& conversation,
+                                               MessageRange left_out) {
   ASSIGN_OR_RETURN(const jinja::Dict context,
-                   MakeChatContext(tokenizer, conversation));
+                   MakeChatContext(tokenizer, conversation, left_out));
   absl::StatusOr<jinja::RenderedText> text =
       tokenizer.chat_format()->Render(context, {conversation.now});
   if (!text.ok()) {
@@ -137,11 +138,12 @@ absl::Status CheckChat(const Tokenizer& tokenizer) {
 }
 
 absl::StatusOr<std::vector<TokenId>> EncodeChat(
-    const Tokenizer& tokenizer, const Conversation& conversation) {
+    const Tokenizer& tokenizer, const Conversation& conversation,
+    MessageRange left_out) {
   RETURN_IF_ERROR(CheckConversation(conversation));
   RETURN_IF_ERROR(CheckChat(tokenizer));
   ASSIGN_OR_RETURN(const jinja::RenderedText text,
-                   RenderChat(tokenizer, conversation));
+                   RenderChat(tokenizer, conversation, left_out));
   std::vector<TextPiece> pieces;
   pieces.reserve(text.size());
   for (const jinja::RenderedRun& run : text) {

@@ -1,6 +1,7 @@
 #ifndef KVASIR_ENGINE_MODEL_CHAT_FORMAT_H_
 #define KVASIR_ENGINE_MODEL_CHAT_FORMAT_H_
 
+#include <cstddef>
 #include <string>
 #include <vector>
 
@@ -42,6 +43,12 @@ struct Conversation {
   absl::Time now;  // for templates that print the date; taken as UTC
 };
 
+// Messages [begin, end) of a conversation, by their places.
+struct MessageRange {
+  size_t begin = 0;
+  size_t end = 0;
+};
+
 // Ids of a conversation as the model's own template renders it; a model without
 // one is taken to speak ChatML if it has its tokens. The template sees what it
 // does in transformers' apply_chat_template(): `messages` and `tools` as dicts
@@ -59,8 +66,11 @@ struct Conversation {
 // "messages: " for what the template does not take; RESOURCE_EXHAUSTED if
 // rendering goes over a limit of engine/template/limits.h; otherwise whatever
 // CheckChat() says. Any thread.
+//
+// The template does not see the messages in `left_out`.
 absl::StatusOr<std::vector<TokenId>> EncodeChat(
-    const Tokenizer& tokenizer, const Conversation& conversation);
+    const Tokenizer& tokenizer, const Conversation& conversation,
+    MessageRange left_out = {});
 
 // Whether the model can chat at all, whatever the messages. UNIMPLEMENTED if
 // its template cannot be parsed, with the line and the tag, or if it has none

@@ -32,7 +32,7 @@ class ChatCodecTest : public testing::Test {
   std::string Rendered() {
     const auto version = MakeTinyVersion(tokenizer_, info_);
     const ServedModel model = ModelOf(*version);
-    if (const absl::Status status = CheckChat(wire_, model); !status.ok()) {
+    if (const absl::Status status = CheckChat(wire_); !status.ok()) {
       return std::string(status.message());
     }
     const auto ids = EncodeChatPrompt(wire_, model);
@@ -197,6 +197,36 @@ TEST_F(ChatCodecTest, AllTextCounts) {
   wire_.mutable_messages(0)->add_tool_calls()->set_arguments("{}");
   wire_.add_tools("{}  ");
   EXPECT_EQ(TextBytes(wire_), 1u + 2 + 3 + 2 + 4);
+  EXPECT_EQ(PrintedBytes(wire_), 1u + 2);
+}
+
+// Four thousand empty messages are no text, and yet a lot of work.
+TEST_F(ChatCodecTest, EmptyPartsAreWork) {
+  AddMessage("r", "cc").add_tool_calls();
+  wire_.add_tools("{}");
+  EXPECT_EQ(WorkBytes(wire_), 5 + 3 * kWorkBytesOfPart);
+  wire_.Clear();
+  for (int i = 0; i < kMaxChatMessages; ++i) wire_.add_messages();
+  EXPECT_EQ(TextBytes(wire_), 0u);
+  EXPECT_EQ(WorkBytes(wire_), kMaxChatMessages * kWorkBytesOfPart);
+}
+
+// What is left out has no words, and the rest keeps its places in errors.
+TEST_F(ChatCodecTest, MessagesCanBeLeftOut) {
+  UseTemplate("{% for m in messages %}{{ m.content }};{% endfor %}");
+  for (const char* text : {"ab", "cd", "xy", "z"}) AddMessage("user", text);
+  const auto version = MakeTinyVersion(tokenizer_, info_);
+  const auto text = [&](MessageRange left_out) {
+    const auto ids =
+        EncodeConversation(*DecodeChat(wire_), ModelOf(*version), left_out);
+    return ids.ok() ? tokenizer_->Decode(*ids, false)
+                    : std::string(ids.status().message());
+  };
+  EXPECT_EQ(text({}), "ab;cd;xy;z;");
+  EXPECT_EQ(text({1, 3}), "ab;z;");
+  EXPECT_EQ(text({0, 4}), "");
+  wire_.mutable_messages(3)->add_tool_calls()->set_arguments("7");
+  EXPECT_THAT(text({1, 3}), StartsWith("chat.messages[3].tool_calls[0]."));
 }
 
 }  // namespace

@@ -318,6 +318,33 @@ TEST_F(RequestCodecTest, HopelesslyLongTextIsRefusedByItsBytes) {
                 "at most 255 tokens", "1048576 bytes");
 }
 
+// Whatever finds that a chat is too long names the chat: its bytes, its tokens,
+// or what truncation has left of it.
+TEST_F(RequestCodecTest, ChatThatIsTooLongIsRefusedByItsName) {
+  v1::ChatMessage& message = *wire_.mutable_chat()->add_messages();
+  message.set_role("user");
+  message.set_content(std::string(1 << 20, 'a'));
+  ExpectRefused(absl::StatusCode::kInvalidArgument, "chat: wanted",
+                "at most 255 tokens", "found a text of");
+  message.set_content(std::string(300, '\x01'));
+  ExpectRefused(absl::StatusCode::kInvalidArgument, "chat: wanted",
+                "at most 255 tokens", "found 3");
+  wire_.mutable_output()->set_truncate_prompt_tokens(1000);
+  ExpectRefused(absl::StatusCode::kInvalidArgument, "chat: wanted",
+                "at most 255 tokens", "found 3");
+  cache_limits_context_ = true;
+  ExpectRefused(absl::StatusCode::kResourceExhausted, "chat: wanted",
+                "at most 255 tokens", "a KV cache of");
+}
+
+TEST_F(RequestCodecTest, IdsAndPartsAreWorkAsTextIs) {
+  EXPECT_EQ(WorkBytes(wire_), 7u);
+  wire_.mutable_token_ids()->mutable_ids()->Resize(1000, 1);
+  EXPECT_EQ(WorkBytes(wire_), 4000u);
+  wire_.mutable_chat()->add_messages();
+  EXPECT_EQ(WorkBytes(wire_), kWorkBytesOfPart);
+}
+
 // Ids are four bytes each here and one on the wire; the first that is bad would
 // be found only after all were copied.
 TEST_F(RequestCodecTest, TooManyIdsAreRefusedBeforeTheyAreRead) {

@@ -55,6 +55,18 @@ TEST_F(TokenizeCodecTest, AnswersThatAreTooLongAreRefused) {
       absl::IsInvalidArgument(AnswerTokenize(request, Model()).status()));
 }
 
+// What a context has room for is no question of Tokenize, whatever the input.
+TEST_F(TokenizeCodecTest, ChatMayBeLongerThanTheContext) {
+  v1::TokenizeRequest request;
+  v1::ChatMessage& message = *request.mutable_chat()->add_messages();
+  message.set_role("user");
+  message.set_content(std::string(100000, '\x01'));
+  ASSERT_TRUE(CheckInput(request, Model()).ok());
+  const auto answer = AnswerTokenize(request, Model());
+  ASSERT_TRUE(answer.ok()) << answer.status();
+  EXPECT_GT(answer->token_count(), answer->max_context());
+}
+
 // A few bytes of ids stand for a lot of text.
 TEST_F(TokenizeCodecTest, TextThatIsTooLongIsRefused) {
   TokenId longest = 0;

@@ -54,7 +54,8 @@ class TruncateChatTest : public testing::Test {
   }
 
   absl::StatusOr<TruncatedPrompt> Truncate(int64_t most) {
-    return TruncateChat(chat_, most, ModelOf(*version_));
+    return TruncateChat(chat_, most, ModelOf(*version_),
+                        [&] { return ++asked_ > ends_after_; });
   }
 
   std::string TextOf(const TruncatedPrompt& prompt) {
@@ -64,6 +65,8 @@ class TruncateChatTest : public testing::Test {
   std::shared_ptr<const Tokenizer> tokenizer_;
   std::shared_ptr<const ServedVersion> version_;
   v1::ChatPrompt chat_;
+  int asked_ = 0;  // whether the call has ended
+  int ends_after_ = 1 << 20;
 };
 
 TEST_F(TruncateChatTest, DropsTheOldestTurnsAsAWhole) {
@@ -93,6 +96,21 @@ TEST_F(TruncateChatTest, RefusesWhatEvenTheLastTurnIsTooLongFor) {
       std::string(status.message()),
       testing::AllOf(testing::StartsWith("output.truncate_prompt_tokens: "),
                      HasSubstr("found 20")));
+}
+
+// A long chat is rendered a dozen times; a client that is gone waits for none.
+TEST_F(TruncateChatTest, StopsBetweenRenderingsOnceTheCallHasEnded) {
+  const int64_t whole = Truncate(1 << 20)->ids.size();
+  EXPECT_EQ(asked_, 1);
+  asked_ = 0;
+  ASSERT_TRUE(Truncate(whole - 1).ok());
+  const int all = asked_;
+  EXPECT_GT(all, 2);
+  for (ends_after_ = 0; ends_after_ < all; ++ends_after_) {
+    asked_ = 0;
+    EXPECT_TRUE(absl::IsCancelled(Truncate(whole - 1).status()));
+    EXPECT_EQ(asked_, ends_after_ + 1);
+  }
 }
 
 TEST(MostPromptTokensTest, LeavesRoomForTheOutput) {
