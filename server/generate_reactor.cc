@@ -23,6 +23,17 @@ int64_t TokensIn(const TokenEvent& event) {
   return delta == nullptr ? 0 : static_cast<int64_t>(delta->token_ids.size());
 }
 
+// The prompt's messages, as bytes.
+class EchoSource final : public MessageSource {
+ public:
+  explicit EchoSource(PromptEcho echo) : echo_(std::move(echo)) {}
+  grpc::ByteBuffer Next() override { return ToBytes(echo_.Next()); }
+  bool done() const override { return echo_.done(); }
+
+ private:
+  PromptEcho echo_;
+};
+
 absl::Status SlowReader(const WriteQueue& queue,
                         const WriteQueue::Limits& limits) {
   const absl::Status status = WithReason(
@@ -138,8 +149,7 @@ bool GenerateReactor::Push(TokenEvent event) {
   {
     absl::MutexLock lock(&mu_);
     record_.Note(event, now);
-    const std::vector<v1::GenerateResponse> messages =
-        stream_->Take(std::move(event));
+    std::vector<GenerateStream::Outgoing> due = stream_->Take(std::move(event));
     const bool last = stream_->end().has_value();
     if (last) {
       backend_ = nullptr;
@@ -148,10 +158,7 @@ bool GenerateReactor::Push(TokenEvent event) {
     }
     // A call that was given up keeps the status it was given up with.
     if (!end_.has_value()) {
-      for (const v1::GenerateResponse& message : messages) {
-        record_.Note(message);
-        queue_.Push(ToBytes(message), now);
-      }
+      for (GenerateStream::Outgoing& one : due) Queue(std::move(one), now);
       if (last) {
         end_ = stream_->end();
         if (!end_->ok()) queue_.Clear(now);
@@ -164,6 +171,16 @@ bool GenerateReactor::Push(TokenEvent event) {
   if (!ended_id.empty()) ids_->Release(ended_id, this);
   Perform(std::move(action));
   return wanted;
+}
+
+void GenerateReactor::Queue(GenerateStream::Outgoing due, absl::Duration now) {
+  if (auto* const echo = std::get_if<PromptEcho>(&due)) {
+    queue_.Push(std::make_unique<EchoSource>(std::move(*echo)), now);
+    return;
+  }
+  const auto& message = std::get<v1::GenerateResponse>(due);
+  record_.Note(message);
+  queue_.Push(ToBytes(message), now);
 }
 
 void GenerateReactor::Watch(absl::Duration delay) {

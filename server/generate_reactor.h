@@ -106,6 +106,8 @@ class GenerateReactor final
   void Cancel(GenerationBackend* backend, const std::string& engine_id,
               std::string_view reason) ABSL_LOCKS_EXCLUDED(mu_);
 
+  void Queue(GenerateStream::Outgoing due, absl::Duration now)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Looks after the client again in `delay`.
   void Watch(absl::Duration delay) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void OnWatch() ABSL_LOCKS_EXCLUDED(mu_);

@@ -12,20 +12,6 @@
 #include "server/event_codec.h"
 
 namespace kvasir {
-namespace {
-
-// What a token id may take on the wire.
-constexpr size_t kIdBytes = 5;
-
-// The longest beginning of whole characters within `most` bytes.
-std::string_view LeadingPiece(std::string_view text, size_t most) {
-  if (text.size() <= most) return text;
-  size_t end = most;
-  while (end > 0 && (text[end] & 0xC0) == 0x80) --end;
-  return text.substr(0, end);
-}
-
-}  // namespace
 
 GenerateStream::Settings GenerateStream::SettingsOf(const GenerateCall& call) {
   const Request& request = call.request;
@@ -38,7 +24,8 @@ GenerateStream::Settings GenerateStream::SettingsOf(const GenerateCall& call) {
                     .stream_interval = call.stream_interval,
                     .usage_every_chunk = call.usage_every_chunk,
                     .timings = call.timings,
-                    .truncated_tokens = call.truncated_tokens};
+                    .truncated_tokens = call.truncated_tokens,
+                    .cache_version = request.version->label()};
   const bool scores = request.output.logprobs.has_value() ||
                       request.output.prompt_logprobs.has_value();
   if (scores) settings.version = request.version;
@@ -58,7 +45,7 @@ GenerateStream::GenerateStream(Settings settings)
       parts_(static_cast<size_t>(settings_.sequence_count)),
       open_sequences_(settings_.sequence_count) {}
 
-std::vector<v1::GenerateResponse> GenerateStream::Take(TokenEvent event) {
+std::vector<GenerateStream::Outgoing> GenerateStream::Take(TokenEvent event) {
   KV_CHECK(!end_.has_value()) << "an event after the last one";
   Messages out;
   if (const auto* accepted = std::get_if<AcceptedEvent>(&event)) {
@@ -94,7 +81,7 @@ void GenerateStream::TakeAccepted(const AcceptedEvent& event, Messages& out) {
         Narrow(settings_.truncated_tokens));
     out.push_back(std::move(message));
   }
-  for (int32_t i = 0; i < settings_.sequence_count; ++i) Echo(i, out);
+  Echo(out);
 }
 
 void GenerateStream::TakeProgress(const ProgressEvent& event, Messages& out) {
@@ -112,8 +99,7 @@ void GenerateStream::TakeScores(const PromptLogprobsEvent& event,
   Part& part = parts_[0];
   for (const PositionLogprobs& position : event.positions) {
     part.prompt_logprobs.push_back(Encode(position));
-    part.bytes += part.prompt_logprobs.back().ByteSizeLong();
-    if (part.bytes >= kMaxGatheredBytes) FlushDelta(0, out);
+    Gather(0, part.prompt_logprobs.back().ByteSizeLong(), out);
   }
   if (settings_.stream) FlushDelta(0, out);
 }
@@ -124,35 +110,51 @@ void GenerateStream::TakeDelta(const DeltaEvent& event, Messages& out) {
   part.token_ids.insert(part.token_ids.end(), event.token_ids.begin(),
                         event.token_ids.end());
   part.text += event.text;
-  part.bytes += event.text.size() + kIdBytes * event.token_ids.size();
+  size_t bytes = event.text.size() + kTokenIdBytes * event.token_ids.size();
   for (const PositionLogprobs& position : event.logprobs) {
     part.logprobs.push_back(Encode(position));
-    part.bytes += part.logprobs.back().ByteSizeLong();
+    bytes += part.logprobs.back().ByteSizeLong();
   }
   const bool due =
       settings_.stream &&
       static_cast<int64_t>(part.token_ids.size()) >= settings_.stream_interval;
-  if (due || part.bytes >= kMaxGatheredBytes) FlushDelta(event.index, out);
+  Gather(event.index, bytes, out);
+  if (due) FlushDelta(event.index, out);
 }
 
-// Long prompts in pieces; what a sequence then adds follows the last one.
-void GenerateStream::Echo(int32_t index, Messages& out) {
-  Part& part = parts_[static_cast<size_t>(index)];
-  for (const TokenId id : settings_.echoed_ids) {
-    part.token_ids.push_back(id);
-    part.bytes += kIdBytes;
-    if (part.bytes >= kMaxGatheredBytes) FlushDelta(index, out);
+// A short prompt is gathered like output where there is no stream; any other
+// one is told in deltas of its own.
+void GenerateStream::Echo(Messages& out) {
+  const size_t bytes = settings_.echoed_text.size() +
+                       kTokenIdBytes * settings_.echoed_ids.size();
+  if (bytes == 0) return;
+  if (!settings_.stream && bytes * parts_.size() < kMaxGatheredBytes) {
+    for (int32_t i = 0; i < settings_.sequence_count; ++i) {
+      Part& part = parts_[static_cast<size_t>(i)];
+      part.token_ids = settings_.echoed_ids;
+      part.text = settings_.echoed_text;
+      Gather(i, bytes, out);
+    }
+    return;
   }
-  std::string_view rest = settings_.echoed_text;
-  while (!rest.empty()) {
-    const std::string_view piece =
-        LeadingPiece(rest, kMaxGatheredBytes - part.bytes);
-    part.text += piece;
-    part.bytes += piece.size();
-    rest.remove_prefix(piece.size());
-    if (!rest.empty()) FlushDelta(index, out);
+  PromptEcho::Prompt prompt{.request_id = settings_.request_id,
+                            .sequence_count = settings_.sequence_count,
+                            .ids = settings_.echoed_ids,
+                            .text = settings_.echoed_text};
+  if (settings_.usage_every_chunk) prompt.usage = EncodeUsage(parts_[0].usage);
+  out.push_back(PromptEcho(std::move(prompt)));
+}
+
+// The largest part goes first, so that there are few messages.
+void GenerateStream::Gather(int32_t index, size_t bytes, Messages& out) {
+  parts_[static_cast<size_t>(index)].bytes += bytes;
+  gathered_bytes_ += bytes;
+  while (gathered_bytes_ >= kMaxGatheredBytes) {
+    const auto largest = std::max_element(
+        parts_.begin(), parts_.end(),
+        [](const Part& a, const Part& b) { return a.bytes < b.bytes; });
+    FlushDelta(static_cast<int32_t>(largest - parts_.begin()), out);
   }
-  if (settings_.stream) FlushDelta(index, out);
 }
 
 void GenerateStream::FlushDelta(int32_t index, Messages& out) {
@@ -178,6 +180,7 @@ void GenerateStream::FlushDelta(int32_t index, Messages& out) {
   if (settings_.usage_every_chunk) {
     *delta.mutable_usage() = EncodeUsage(part.usage);
   }
+  gathered_bytes_ -= part.bytes;
   part = {.usage = part.usage};
   out.push_back(std::move(message));
 }
@@ -187,6 +190,13 @@ void GenerateStream::TakeFinished(FinishedEvent event, Messages& out) {
   if (!event.status.ok()) {
     end_ = std::move(event.status);
     return;
+  }
+  // max_time passed while it waited for its turn.
+  if (cached_tokens_ < 0) {
+    TakeAccepted({.prompt_tokens = event.usage.prompt_tokens,
+                  .cached_tokens = 0,
+                  .cache_version = settings_.cache_version},
+                 out);
   }
   Part& part = parts_[static_cast<size_t>(event.index)];
   part.usage = event.usage;
@@ -222,6 +232,7 @@ void GenerateStream::AddFinished(const FinishedEvent& event, Messages& out) {
   for (v1::PositionLogprobs& position : part.prompt_logprobs) {
     *finished.add_prompt_logprobs() = std::move(position);
   }
+  gathered_bytes_ -= part.bytes;
   part = {};
   finished.set_preemption_count(event.usage.preemption_count);
   finished.set_seed(event.seed);

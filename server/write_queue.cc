@@ -9,13 +9,27 @@ namespace kvasir {
 
 void WriteQueue::Push(grpc::ByteBuffer message, absl::Duration now) {
   bytes_ += static_cast<int64_t>(message.Length());
-  messages_.push_back(std::move(message));
+  messages_.push_back({std::move(message), nullptr});
+  Update(now);
+}
+
+void WriteQueue::Push(std::unique_ptr<MessageSource> source,
+                      absl::Duration now) {
+  KV_CHECK(!source->done());
+  messages_.push_back({grpc::ByteBuffer(), std::move(source)});
   Update(now);
 }
 
 grpc::ByteBuffer WriteQueue::Pop(absl::Duration now) {
   KV_CHECK(!messages_.empty());
-  grpc::ByteBuffer message = std::move(messages_.front());
+  Entry& first = messages_.front();
+  if (first.source != nullptr) {
+    grpc::ByteBuffer made = first.source->Next();
+    if (first.source->done()) messages_.pop_front();
+    Update(now);
+    return made;
+  }
+  grpc::ByteBuffer message = std::move(first.message);
   messages_.pop_front();
   bytes_ -= static_cast<int64_t>(message.Length());
   Update(now);

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <memory>
 
 #include "absl/time/time.h"
 #include "grpcpp/support/byte_buffer.h"
@@ -17,6 +18,17 @@ inline constexpr int64_t kMaxStreamQueueBytes = int64_t{1} << 20;
 // time that it has kept its request waiting, and again for what is left once
 // the request has ended.
 inline constexpr int kSlowReaderPatience = 10;
+
+// Messages that are made when it is their turn to be written. What they are
+// made of is bounded by whoever has them.
+class MessageSource {
+ public:
+  virtual ~MessageSource() = default;
+
+  // The next one. The last one of all if it leaves the source done.
+  virtual grpc::ByteBuffer Next() = 0;
+  virtual bool done() const = 0;
+};
 
 // What waits to be written to one client, and how long the client has had it
 // wait. At its high water the queue is full, and nothing more should be made
@@ -36,6 +48,8 @@ class WriteQueue {
   explicit WriteQueue(const Limits& limits) : limits_(limits) {}
 
   void Push(grpc::ByteBuffer message, absl::Duration now);
+  // Not done; as one message without bytes.
+  void Push(std::unique_ptr<MessageSource> source, absl::Duration now);
 
   // The oldest message; there must be one.
   grpc::ByteBuffer Pop(absl::Duration now);
@@ -61,10 +75,15 @@ class WriteQueue {
   absl::Duration TimeLeft(absl::Duration now) const;
 
  private:
+  struct Entry {
+    grpc::ByteBuffer message;
+    std::unique_ptr<MessageSource> source;  // instead, if not null
+  };
+
   void Update(absl::Duration now);
 
   const Limits limits_;
-  std::deque<grpc::ByteBuffer> messages_;
+  std::deque<Entry> messages_;
   int64_t bytes_ = 0;
   bool full_ = false;
   absl::Duration full_since_;                          // while it is

@@ -1,8 +1,10 @@
 #include "server/generate_stream.h"
 
+#include <algorithm>
 #include <memory>
 #include <string>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "gmock/gmock.h"
@@ -40,12 +42,27 @@ FinishedEvent End(FinishReason reason, std::string tail = "") {
   return event;
 }
 
+// The messages that are due, with those of the prompt where it stands.
+std::vector<v1::GenerateResponse> Take(GenerateStream& stream,
+                                       TokenEvent event) {
+  std::vector<v1::GenerateResponse> all;
+  for (GenerateStream::Outgoing& due : stream.Take(std::move(event))) {
+    if (auto* const message = std::get_if<v1::GenerateResponse>(&due)) {
+      all.push_back(std::move(*message));
+      continue;
+    }
+    auto& echo = std::get<PromptEcho>(due);
+    while (!echo.done()) all.push_back(echo.Next());
+  }
+  return all;
+}
+
 // All messages of a typical call: three tokens, one of them held back.
 std::vector<v1::GenerateResponse> Play(GenerateStream& stream,
                                        FinishedEvent end) {
   std::vector<v1::GenerateResponse> all;
   const auto take = [&](TokenEvent event) {
-    for (auto& message : stream.Take(std::move(event))) {
+    for (auto& message : Take(stream, std::move(event))) {
       all.push_back(std::move(message));
     }
   };
@@ -166,6 +183,45 @@ TEST(GenerateStreamTest, TimeLimitIsAnEndAndADeadlineIsNot) {
   EXPECT_TRUE(lenient.end()->ok());
 }
 
+// Clients take the seed, the version and the prompt's length from `accepted`,
+// and a request that never began has them, too.
+TEST(GenerateStreamTest, WhoseTimeIsOverInTheQueueIsToldOfItsBeginning) {
+  for (const bool streamed : {true, false}) {
+    GenerateStream::Settings settings = Streamed();
+    settings.stream = streamed;
+    settings.sequence_count = 2;
+    settings.cache_version = "v1";
+    settings.echoed_text = "asked";
+    settings.truncated_tokens = 3;
+    GenerateStream stream(settings);
+    std::vector<v1::GenerateResponse> all;
+    for (int32_t i = 0; i < 2; ++i) {
+      FinishedEvent end;
+      end.index = i;
+      end.reason = FinishReason::kTimeLimit;
+      end.seed = 42 + static_cast<uint64_t>(i);
+      end.usage.prompt_tokens = 10;
+      for (auto& message : Take(stream, std::move(end))) {
+        all.push_back(std::move(message));
+      }
+    }
+    EXPECT_TRUE(stream.end()->ok());
+    EXPECT_EQ(stream.cached_tokens(), 0);
+    EXPECT_EQ(JoinText(all), "askedasked");
+    ASSERT_EQ(all.size(), streamed ? 5u : 2u);
+    EXPECT_EQ(all.back().finished().reason(), v1::FINISH_REASON_TIME_LIMIT);
+    EXPECT_EQ(all.back().finished().seed(), 43u);
+    if (!streamed) continue;
+    EXPECT_EQ(all[0].accepted().prompt_tokens(), 10);
+    EXPECT_EQ(all[0].accepted().cached_tokens(), 0);
+    EXPECT_EQ(all[0].accepted().seed(), 42u);
+    EXPECT_EQ(all[0].accepted().cache_version(), "v1");
+    EXPECT_EQ(all[0].accepted().truncated_tokens(), 3);
+    EXPECT_EQ(all[1].delta().text(), "asked");
+    EXPECT_TRUE(all[3].has_finished()) << "after both of the prompt";
+  }
+}
+
 TEST(GenerateStreamTest, TheStopTextIsNamed) {
   GenerateStream stream(Streamed());
   FinishedEvent end = End(FinishReason::kStopString);
@@ -192,7 +248,7 @@ TEST(GenerateStreamTest, SequencesAreKeptApart) {
     std::vector<std::string> text(2);
     std::vector<int32_t> ends;
     const auto take = [&](TokenEvent event) {
-      for (const auto& message : stream.Take(std::move(event))) {
+      for (const auto& message : Take(stream, std::move(event))) {
         if (message.has_delta()) {
           text[message.delta().index()] += message.delta().text();
         } else if (message.has_finished()) {
@@ -227,7 +283,7 @@ TEST(GenerateStreamTest, NoMessageIsTooLarge) {
     std::string text;
     size_t messages = 0;
     const auto take = [&](TokenEvent event) {
-      for (const auto& message : stream.Take(std::move(event))) {
+      for (const auto& message : Take(stream, std::move(event))) {
         ++messages;
         EXPECT_LE(message.ByteSizeLong(), kMaxAnswerBytes);
         text += message.delta().text() + message.finished().text();
@@ -246,9 +302,94 @@ TEST(GenerateStreamTest, NoMessageIsTooLarge) {
   }
 }
 
+// The prompt of 64 sequences would be 64 times as much memory as what it is
+// told of, and no bound would see it.
+TEST(GenerateStreamTest, ThePromptOfManySequencesWaitsOnce) {
+  for (const bool streamed : {true, false}) {
+    GenerateStream::Settings settings = Streamed();
+    settings.stream = streamed;
+    settings.sequence_count = 64;
+    settings.return_token_ids = true;
+    settings.usage_every_chunk = true;
+    settings.echoed_text = std::string(700'000, 'e');
+    settings.echoed_ids.assign(200'000, 7);
+    GenerateStream stream(settings);
+    std::vector<GenerateStream::Outgoing> due =
+        stream.Take(AcceptedEvent{10, 4, "v1"});
+    ASSERT_EQ(due.size(), streamed ? 2u : 1u);
+    auto& echo = std::get<PromptEcho>(due.back());
+    for (int32_t i = 0; i < 64; ++i) {
+      std::string text;
+      int ids = 0;
+      while (text.size() < 700'000 || ids < 200'000) {
+        ASSERT_FALSE(echo.done());
+        const v1::GenerateResponse message = echo.Next();
+        EXPECT_LE(message.ByteSizeLong(), kMaxAnswerBytes);
+        ASSERT_EQ(message.delta().index(), i);
+        EXPECT_EQ(message.delta().usage().cached_tokens(), 4);
+        text += message.delta().text();
+        ids += message.delta().token_ids_size();
+      }
+      EXPECT_EQ(text.size(), 700'000u);
+      EXPECT_EQ(ids, 200'000);
+    }
+    EXPECT_TRUE(echo.done());
+  }
+}
+
+TEST(GenerateStreamTest, AShortPromptIsInTheOneMessage) {
+  GenerateStream::Settings settings = Streamed();
+  settings.stream = false;
+  settings.sequence_count = 2;
+  settings.echoed_text = "said ";
+  GenerateStream stream(settings);
+  EXPECT_THAT(Take(stream, AcceptedEvent{10, 4, "v1"}), IsEmpty());
+  for (int32_t i = 0; i < 2; ++i) {
+    const auto out = Take(stream, EndOf(i, 42, "done"));
+    ASSERT_EQ(out.size(), 1u);
+    EXPECT_EQ(out[0].finished().text(), "said done");
+  }
+}
+
+// What is kept for the last message is kept in memory, and a slow client's
+// request is not paused for it: the sequences have one bound together.
+TEST(GenerateStreamTest, SequencesGatherNoMoreThanOneDoes) {
+  constexpr int32_t kSequences = 64;
+  GenerateStream::Settings settings = Streamed();
+  settings.stream = false;
+  settings.sequence_count = kSequences;
+  GenerateStream stream(settings);
+  size_t kept = 0;
+  size_t most_kept = 0;
+  std::vector<size_t> told(kSequences, 0);
+  const auto take = [&](TokenEvent event) {
+    for (const auto& message : Take(stream, std::move(event))) {
+      const size_t size =
+          message.delta().text().size() + message.finished().text().size();
+      kept -= size;
+      told[message.has_delta() ? message.delta().index()
+                               : message.finished().index()] += size;
+    }
+    most_kept = std::max(most_kept, kept);
+  };
+  take(AcceptedEvent{10, 4, "v1"});
+  for (int i = 0; i < 20; ++i) {
+    for (int32_t index = 0; index < kSequences; ++index) {
+      kept += 1000;
+      take(DeltaEvent{
+          .index = index, .token_ids = {5}, .text = std::string(1000, 'p')});
+    }
+  }
+  EXPECT_LT(most_kept, kMaxGatheredBytes);
+  EXPECT_GT(most_kept, kMaxGatheredBytes / 2) << "few messages";
+  for (int32_t index = 0; index < kSequences; ++index) take(EndOf(index, 42));
+  EXPECT_EQ(kept, 0u);
+  EXPECT_THAT(told, testing::Each(20'000u));
+}
+
 TEST(GenerateStreamTest, ProgressIsAMessageOfItsOwn) {
   GenerateStream stream(Streamed());
-  const auto out = stream.Take(ProgressEvent{32, 100, absl::Seconds(2)});
+  const auto out = Take(stream, ProgressEvent{32, 100, absl::Seconds(2)});
   ASSERT_EQ(out.size(), 1u);
   EXPECT_EQ(out[0].progress().done_tokens(), 32);
   EXPECT_EQ(out[0].progress().total_tokens(), 100);
@@ -265,7 +406,7 @@ TEST(GenerateStreamTest, LogprobsStandWithTheirTokens) {
     GenerateStream stream(settings);
     std::vector<v1::PositionLogprobs> prompt, output;
     const auto take = [&](TokenEvent event) {
-      for (const auto& message : stream.Take(std::move(event))) {
+      for (const auto& message : Take(stream, std::move(event))) {
         for (const auto& part : message.delta().prompt_logprobs()) {
           prompt.push_back(part);
         }
@@ -313,7 +454,7 @@ TEST(GenerateStreamTest, EndBeforeAnythingHappened) {
   GenerateStream stream(Streamed());
   FinishedEvent event;
   event.status = absl::CancelledError("gone");
-  EXPECT_THAT(stream.Take(event), IsEmpty());
+  EXPECT_THAT(Take(stream, event), IsEmpty());
   EXPECT_TRUE(absl::IsCancelled(*stream.end()));
   EXPECT_EQ(stream.cached_tokens(), -1);
 }

@@ -1,7 +1,9 @@
 #include "server/write_queue.h"
 
+#include <memory>
 #include <random>
 #include <string>
+#include <vector>
 
 #include "gtest/gtest.h"
 
@@ -21,6 +23,43 @@ WriteQueue FullQueue(int64_t messages) {
   WriteQueue queue({.messages = messages, .timeout = kTimeout});
   for (int64_t i = 0; i < messages; ++i) queue.Push(Message(3), kStart);
   return queue;
+}
+
+// Messages of 1, 2, ... `count` bytes.
+class CountingSource final : public MessageSource {
+ public:
+  CountingSource(size_t count, int* made) : count_(count), made_(made) {}
+  grpc::ByteBuffer Next() override {
+    ++*made_;
+    return Message(++told_);
+  }
+  bool done() const override { return told_ == count_; }
+
+ private:
+  const size_t count_;
+  size_t told_ = 0;
+  int* const made_;
+};
+
+// What is there once, and told many times, must not be there many times.
+TEST(WriteQueueTest, ASourceIsAskedWhenItIsItsTurn) {
+  WriteQueue queue({.messages = 10, .bytes = 100});
+  int made = 0;
+  queue.Push(Message(50), kStart);
+  queue.Push(std::make_unique<CountingSource>(3, &made), kStart);
+  queue.Push(Message(60), kStart);
+  EXPECT_EQ(queue.size(), 3);
+  EXPECT_EQ(made, 0);
+  EXPECT_TRUE(queue.full());
+  std::vector<size_t> sizes;
+  while (!queue.empty()) sizes.push_back(queue.Pop(kStart).Length());
+  EXPECT_EQ(sizes, (std::vector<size_t>{50, 1, 2, 3, 60}));
+  EXPECT_FALSE(queue.full());
+  queue.Push(std::make_unique<CountingSource>(3, &made), kStart);
+  queue.Pop(kStart);
+  queue.Clear(kStart);
+  EXPECT_TRUE(queue.empty());
+  EXPECT_EQ(made, 4) << "what nobody reads is not made";
 }
 
 TEST(WriteQueueTest, IsFullFromHighToLowWater) {
