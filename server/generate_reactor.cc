@@ -92,18 +92,19 @@ void GenerateReactor::Submit(GenerationBackend* backend, GenerateCall call,
     waker_ = backend;
   }
   call.request.id = engine_id;
-  absl::Status submitted = ids_->Take(engine_id, this, [&] {
-    return backend->Submit(std::move(call.request), shared_from_this());
-  });
-  // The engine's words are about its own id.
+  absl::Status submitted = ids_->Take(engine_id, this);
+  if (submitted.ok()) {
+    submitted = backend->Submit(std::move(call.request), shared_from_this());
+    if (!submitted.ok()) ids_->Release(engine_id, this);
+  } else {
+    stats_->CountRefusal(submitted);  // the engine counts its own
+  }
+  // Those words are about the engine's id.
   if (absl::IsAlreadyExists(submitted)) {
     submitted = absl::AlreadyExistsError(
         absl::StrCat("request id \"", id, "\" is in flight already"));
   }
-  if (!submitted.ok()) {
-    pass_.Charge(-prompt_tokens);
-    return Refuse(submitted, id);
-  }
+  if (!submitted.ok()) return Refuse(submitted, id);
   bool cancelled = false;
   {
     absl::MutexLock lock(&mu_);
@@ -141,6 +142,7 @@ void GenerateReactor::Refuse(const absl::Status& status,
 }
 
 bool GenerateReactor::Push(TokenEvent event) {
+  if (std::holds_alternative<AcceptedEvent>(event)) pass_.KeepPrompt();
   pass_.Charge(TokensIn(event));
   const absl::Duration now = Now();
   Action action;
@@ -278,13 +280,17 @@ void GenerateReactor::OnCancel() {
 
 void GenerateReactor::OnDone() {
   slot_.Leave();
-  pass_.Leave();
+  std::optional<RequestRecord> record;
+  absl::Status end;
   {
     absl::MutexLock lock(&mu_);
     watch_.reset();
-    record_.request_id = request_id_;
-    LogRequest(record_, *end_, Now());
+    record.emplace(std::move(record_));
+    record->request_id = request_id_;
+    end = *end_;
   }
+  // Not under the lock, for which the engine may wait: a log can be slow.
+  LogRequest(*record, end, Now());
   self_.reset();
 }
 
@@ -331,6 +337,8 @@ void GenerateReactor::Perform(Action action) {
     current_ = *std::move(action.write);
     StartWrite(&current_);
   } else if (action.finish.has_value()) {
+    // Who has heard of the end may ask again at once.
+    pass_.Leave();
     meter_.End(action.finish->error_code());
     Finish(*std::move(action.finish));
   }

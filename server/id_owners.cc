@@ -1,15 +1,16 @@
 #include "server/id_owners.h"
 
-#include "cache/base/status_macros.h"
+#include "absl/strings/str_cat.h"
+
+#include "server/text.h"
 
 namespace kvasir {
 
-absl::Status IdOwners::Take(std::string_view id, const void* owner,
-                            absl::FunctionRef<absl::Status()> submit) {
+absl::Status IdOwners::Take(std::string_view id, const void* owner) {
   absl::MutexLock lock(&mu_);
-  RETURN_IF_ERROR(submit());
-  owners_[std::string(id)] = owner;
-  return absl::OkStatus();
+  if (owners_.emplace(id, owner).second) return absl::OkStatus();
+  return absl::AlreadyExistsError(
+      absl::StrCat("request id \"", View(id), "\" is in flight already"));
 }
 
 void IdOwners::IfOwner(std::string_view id, const void* owner,

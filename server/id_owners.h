@@ -12,26 +12,27 @@
 
 namespace kvasir {
 
-// Which call a request id stands for. The engine frees an id a moment before
-// the call that used it hears of its end, and a client's retry may take it in
-// that moment; the old call must not cancel the new one by their common name.
+// Which call a request id stands for, from before the engine hears of it until
+// its call has heard of the end. The engine frees an id a moment earlier;
+// without this a client's retry could take it in that moment, and the old call
+// cancel the new one by their common name.
 //
-// Any thread; one of the server's objects that cross threads. The engine is
-// asked under the lock, since its answer and the owner have to agree. It does
-// not wait there, and does not come back here.
+// Any thread; one of the server's objects that cross threads. Nothing that
+// takes long is done under the lock.
 class IdOwners {
  public:
-  // Makes `owner` the id's owner if `submit()` is OK, in place of one whose
-  // request has ended.
-  absl::Status Take(std::string_view id, const void* owner,
-                    absl::FunctionRef<absl::Status()> submit)
+  // Makes `owner` the id's owner until it Release()s it. ALREADY_EXISTS if the
+  // id has one.
+  absl::Status Take(std::string_view id, const void* owner)
       ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Runs `cancel()` if the id is still `owner`'s.
+  // Runs `cancel()` if the id is still `owner`'s; under the lock, since it has
+  // to be when it runs. It raises a flag and does not come back here.
   void IfOwner(std::string_view id, const void* owner,
                absl::FunctionRef<void()> cancel) ABSL_LOCKS_EXCLUDED(mu_);
 
-  // The owner's request has ended; nothing if the id is another's.
+  // The owner's request has ended, or was not taken; nothing if the id is
+  // another's.
   void Release(std::string_view id, const void* owner) ABSL_LOCKS_EXCLUDED(mu_);
 
  private:

@@ -55,13 +55,16 @@ TenantGate::Pass& TenantGate::Pass::operator=(Pass&& other) noexcept {
   Leave();
   gate_ = std::exchange(other.gate_, nullptr);
   tenant_ = std::move(other.tenant_);
-  inside_ = std::exchange(other.inside_, false);
+  inside_ = other.inside_.exchange(false);
+  held_ = other.held_.exchange(0);
   return *this;
 }
 
 absl::Status TenantGate::Pass::TakePrompt(int64_t tokens) {
   if (gate_ == nullptr) return absl::OkStatus();
-  return gate_->Take(tenant_, tokens, /*credit=*/false);
+  const absl::Status taken = gate_->Take(tenant_, tokens, /*credit=*/false);
+  if (taken.ok()) held_ = tokens;
+  return taken;
 }
 
 void TenantGate::Pass::Charge(int64_t tokens) {
@@ -69,7 +72,8 @@ void TenantGate::Pass::Charge(int64_t tokens) {
 }
 
 void TenantGate::Pass::Leave() {
-  if (std::exchange(inside_, false)) gate_->Leave(tenant_);
+  if (const int64_t held = held_.exchange(0); held > 0) Charge(-held);
+  if (inside_.exchange(false)) gate_->Leave(tenant_);
 }
 
 TenantGate::TenantGate(std::vector<TenantLimit> limits, const Clock* clock)
@@ -84,7 +88,14 @@ void TenantGate::SetLimits(std::vector<TenantLimit> limits) {
     std::string name = limit.tenant;
     limits_.emplace(std::move(name), std::move(limit));
   }
-  for (auto& [tenant, state] : states_) state.bucket.reset();
+  for (auto& [tenant, state] : states_) {
+    const TenantLimit* limit = LimitFor(tenant);
+    if (limit == nullptr || limit->tokens_per_minute == 0) {
+      state.bucket.reset();
+    } else if (state.bucket.has_value()) {
+      state.bucket->SetRate(limit->tokens_per_minute, clock_->Now());
+    }
+  }
 }
 
 const TenantLimit* TenantGate::LimitFor(std::string_view tenant) const {
@@ -94,10 +105,11 @@ const TenantLimit* TenantGate::LimitFor(std::string_view tenant) const {
 }
 
 TenantGate::State& TenantGate::StateOf(std::string_view tenant,
-                                       const TenantLimit& limit) {
+                                       const TenantLimit* limit) {
   State& state = states_[std::string(tenant)];
-  if (limit.tokens_per_minute > 0 && !state.bucket.has_value()) {
-    state.bucket.emplace(limit.tokens_per_minute, clock_->Now());
+  if (limit != nullptr && limit->tokens_per_minute > 0 &&
+      !state.bucket.has_value()) {
+    state.bucket.emplace(limit->tokens_per_minute, clock_->Now());
   }
   return state;
 }
@@ -118,10 +130,10 @@ absl::StatusOr<TenantGate::Pass> TenantGate::Enter(std::string_view tenant) {
   Pass pass;
   absl::MutexLock lock(&mu_);
   const TenantLimit* limit = LimitFor(tenant);
-  if (limit == nullptr) return pass;
   Forget();
-  State& state = StateOf(tenant, *limit);
-  if (limit->requests > 0 && state.in_flight >= limit->requests) {
+  State& state = StateOf(tenant, limit);
+  if (limit != nullptr && limit->requests > 0 &&
+      state.in_flight >= limit->requests) {
     return Refuse(
         absl::StrCat(NameOf(tenant), ": wanted at most ", limit->requests,
                      " requests in flight, found ", state.in_flight),
@@ -147,7 +159,7 @@ absl::Status TenantGate::Take(const std::string& tenant, int64_t tokens,
   if (limit == nullptr || limit->tokens_per_minute == 0) {
     return absl::OkStatus();
   }
-  TokenBucket& bucket = *StateOf(tenant, *limit).bucket;
+  TokenBucket& bucket = *StateOf(tenant, limit).bucket;
   const absl::Duration now = clock_->Now();
   if (!credit) {
     const absl::Duration wait = bucket.TimeUntil(tokens, now);
@@ -162,7 +174,9 @@ absl::Status TenantGate::Take(const std::string& tenant, int64_t tokens,
 void TenantGate::Leave(const std::string& tenant) {
   absl::MutexLock lock(&mu_);
   const auto it = states_.find(tenant);
-  if (it != states_.end() && it->second.in_flight > 0) --it->second.in_flight;
+  if (--it->second.in_flight == 0 && !it->second.bucket.has_value()) {
+    states_.erase(it);
+  }
 }
 
 size_t TenantGate::tracked() const {

@@ -1,6 +1,7 @@
 #ifndef KVASIR_SERVER_TENANT_GATE_H_
 #define KVASIR_SERVER_TENANT_GATE_H_
 
+#include <atomic>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -24,12 +25,13 @@ namespace kvasir {
 // waits until the bucket holds them; an output's are taken as they come, into a
 // debt if need be, since how long it gets is not known before.
 //
-// Any thread; one of the server's objects that cross threads. What it remembers
+// Any thread; one of the server's objects that cross threads. Requests are
+// counted also where nothing limits them, for limits to come. What it remembers
 // is bounded: a tenant with nothing in flight and a full bucket is forgotten.
 class TenantGate {
  public:
   // One request in flight. Movable; counts until it is destroyed or Leave()s.
-  // The gate outlives it.
+  // The gate outlives it. Once it is where it stays, any thread.
   class Pass {
    public:
     Pass() = default;  // of nobody; charging it does nothing
@@ -37,28 +39,33 @@ class TenantGate {
     Pass& operator=(Pass&& other) noexcept;
     ~Pass() { Leave(); }
 
-    // Takes a prompt's tokens. RESOURCE_EXHAUSTED, with the time until the
-    // bucket allows it, if they are not there; nothing is taken then.
+    // Takes a prompt's tokens, once. RESOURCE_EXHAUSTED, with the time until
+    // the bucket allows it, if they are not there; nothing is taken then. They
+    // are given back when the pass ends, unless somebody KeepsPrompt().
     absl::Status TakePrompt(int64_t tokens);
 
-    // Takes an output's tokens; negative: gives back what was taken for a
-    // request that came to nothing. Also after Leave().
+    // The prompt is being computed: its tokens are used up.
+    void KeepPrompt() { held_ = 0; }
+
+    // Takes an output's tokens. Also after Leave().
     void Charge(int64_t tokens);
 
-    // The request has ended.
+    // The request has ended, or come to nothing.
     void Leave();
 
    private:
     friend class TenantGate;
     TenantGate* gate_ = nullptr;
     std::string tenant_;
-    bool inside_ = false;
+    std::atomic<bool> inside_{false};
+    std::atomic<int64_t> held_{0};  // tokens of a prompt that nobody computes
   };
 
   // `clock` outlives the gate.
   TenantGate(std::vector<TenantLimit> limits, const Clock* clock);
 
-  // From now on. What is in flight stays counted, buckets begin anew.
+  // From now on. What is in flight stays counted, and who has a limit of tokens
+  // before and after keeps what is in the bucket, or the debt.
   void SetLimits(std::vector<TenantLimit> limits) ABSL_LOCKS_EXCLUDED(mu_);
 
   // Lets a request of `tenant` in. RESOURCE_EXHAUSTED if as many as allowed are
@@ -78,8 +85,9 @@ class TenantGate {
   // Null: no limits.
   const TenantLimit* LimitFor(std::string_view tenant) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // The tenant's entry; made if there is none.
-  State& StateOf(std::string_view tenant, const TenantLimit& limit)
+  // The tenant's entry, with a bucket if `limit`, which may be null, asks for
+  // one; made if there is none.
+  State& StateOf(std::string_view tenant, const TenantLimit* limit)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Forget() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Takes what is there, or all of it on `credit`.

@@ -40,6 +40,16 @@ class TokenBucket {
     filled_ = now;
   }
 
+  // From now on. A debt stays and a full bucket stays full; what is there
+  // stays, as far as the bucket holds it.
+  void SetRate(int64_t rate, absl::Duration now) {
+    const bool full = FullAt(now);
+    level_ = LevelAt(now);
+    rate_ = static_cast<double>(rate);
+    level_ = full ? rate_ : std::min(rate_, level_);
+    filled_ = now;
+  }
+
   bool FullAt(absl::Duration now) const { return LevelAt(now) >= rate_; }
 
  private:

@@ -131,6 +131,54 @@ TEST_F(LimitsLiveTest, TenantsMeetTheirOwnLimits) {
   for (size_t i = 0; i < begun_; ++i) End(i);
 }
 
+// A tenant pays for prompts that are computed. Whatever comes between, its
+// tokens come back before the client can ask again.
+TEST_F(LimitsLiveTest, PromptsThatComeToNothingCostNothing) {
+  ServerConfig config = LiveServer::Config();
+  // Each prompt needs more than half of it.
+  config.tenant_limits = {{"blue", 0, 300}};
+  Serve(config);
+  v1::GenerateRequest request = Ask("", "blue");
+  request.mutable_token_ids()->mutable_ids()->Resize(200, 7);
+  request.set_request_id("prompt");
+
+  backend_->submit_status = absl::UnavailableError("no");
+  EXPECT_EQ(live_->Generate(request).status.error_code(), grpc::UNAVAILABLE);
+  backend_->submit_status = absl::OkStatus();
+  // Ended while it waits for its turn.
+  Begin(request);
+  FinishedEvent cancelled;
+  cancelled.status = absl::CancelledError("by an operator");
+  backend_->sink(0)->Push(cancelled);
+  EXPECT_EQ(readers_[0]->Finish().error_code(), grpc::CANCELLED);
+  // Its time is over then.
+  Begin(request);
+  FinishedEvent late;
+  late.reason = FinishReason::kTimeLimit;
+  backend_->sink(1)->Push(late);
+  v1::GenerateResponse message;
+  while (readers_[1]->Read(&message)) {
+  }
+  EXPECT_TRUE(readers_[1]->Finish().ok());
+  // The client leaves; the engine has not heard of it.
+  Begin(request);
+  contexts_[2]->TryCancel();
+  EXPECT_EQ(readers_[2]->Finish().error_code(), grpc::CANCELLED);
+  EXPECT_TRUE(Eventually([this] { return !backend_->cancelled().empty(); }));
+  backend_->sink(2)->Push(cancelled);
+  // Another one has the id.
+  request.mutable_cache()->set_salt("");
+  Begin(request);
+  request.mutable_cache()->set_salt("blue");
+  EXPECT_EQ(live_->Generate(request).status.error_code(), grpc::ALREADY_EXISTS);
+  End(3);
+  // Computed.
+  Begin(request);
+  backend_->sink(4)->Push(AcceptedEvent{200, 0, "v"});
+  End(4);
+  Refused(request, "server.tenant_limits");
+}
+
 // SRV-4: below the limit of a message a prompt may be too long, above it the
 // message is; the option is named, and other calls go on.
 TEST_F(LimitsLiveTest, MessagesAreTooLargeByName) {

@@ -1,6 +1,7 @@
 // Calls to a live server whose engine is a stand-in: what is rare with a real
 // one happens here on demand.
 
+#include <atomic>
 #include <memory>
 #include <set>
 #include <string>
@@ -258,26 +259,71 @@ TEST_F(ServerCallsTest, CancelledCallIsCancelledInTheEngine) {
 
 // The engine frees an id before the old call hears of its end; a retry with the
 // same id was killed by the old call's cancelling.
-TEST_F(ServerCallsTest, CancelledCallSparesASuccessorOfItsId) {
+TEST_F(ServerCallsTest, AnIdIsFreeWhenItsCallHasHeardOfTheEnd) {
   Serve();
   v1::GenerateRequest request = Ask("x");
   request.set_request_id("again");
   grpc::ClientContext old_context;
   const auto old_call = live_.inference().Generate(&old_context, request);
-  const std::shared_ptr<TokenSink> old_sink = backend_->sink(0);
+  std::shared_ptr<TokenSink> old_sink = backend_->sink(0);
+  const LiveServer::Result second = live_.Generate(request);
+  EXPECT_EQ(second.status.error_code(), grpc::ALREADY_EXISTS);
+  EXPECT_EQ(ReasonIn(second.status), "REQUEST_ID_IN_FLIGHT");
+  EXPECT_THAT(Http("/metrics", 200),
+              HasSubstr("kvasir_requests_rejected_total{model_name=\"tiny\","
+                        "reason=\"invalid\"} 1\n"));
+  EXPECT_THAT(backend_->cancelled(), testing::IsEmpty())
+      << "what is refused ends nobody";
+  FinishedEvent last;
+  last.status = absl::CancelledError("x");
+  old_sink->Push(last);
   grpc::ClientContext context;
   const auto call = live_.inference().Generate(&context, request);
   const std::shared_ptr<TokenSink> sink = backend_->sink(1);
   old_context.TryCancel();
   EXPECT_EQ(old_call->Finish().error_code(), grpc::CANCELLED);
-  EXPECT_TRUE(Eventually([&old_sink] { return !old_sink->Push(DeltaEvent{}); }))
-      << "the server has heard of it";
-  EXPECT_EQ(old_sink->Push(FinishedEvent{}), true);
   EXPECT_THAT(backend_->cancelled(), testing::IsEmpty());
   // It is still its own id's owner.
   context.TryCancel();
   EXPECT_TRUE(Eventually([this] { return !backend_->cancelled().empty(); }));
   sink->Push(FinishedEvent{});
+}
+
+TEST_F(ServerCallsTest, AnIdThatTheEngineRefusedIsFree) {
+  Serve();
+  v1::GenerateRequest request = Ask("x");
+  request.set_request_id("again");
+  backend_->submit_status = absl::NotFoundError("x");
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_EQ(live_.Generate(request).status.error_code(), grpc::NOT_FOUND);
+  }
+}
+
+// The engine checks what it is given, which takes its time; calls must not
+// queue for that behind one lock.
+TEST_F(ServerCallsTest, TheEngineIsGivenRequestsOfManyThreads) {
+  Serve();
+  std::atomic<int> inside = 0;
+  std::atomic<int> met = 0;
+  backend_->on_submit = [&] {
+    ++inside;
+    if (Eventually([&] { return inside == 2; })) ++met;
+  };
+  grpc::ClientContext contexts[2];
+  std::vector<std::unique_ptr<grpc::ClientReader<v1::GenerateResponse>>> calls;
+  for (grpc::ClientContext& context : contexts) {
+    calls.push_back(live_.inference().Generate(&context, Ask("x")));
+  }
+  for (size_t i = 0; i < 2; ++i) {
+    backend_->sink(i)->Push(FinishedEvent{});
+  }
+  for (const auto& call : calls) {
+    v1::GenerateResponse message;
+    while (call->Read(&message)) {
+    }
+    EXPECT_TRUE(call->Finish().ok());
+  }
+  EXPECT_EQ(met, 2);
 }
 
 TEST_F(ServerCallsTest, ModelsAndTheirPages) {

@@ -1,6 +1,8 @@
 #include "server/tenant_gate.h"
 
+#include <algorithm>
 #include <atomic>
+#include <random>
 #include <string>
 #include <thread>
 #include <utility>
@@ -86,12 +88,31 @@ TEST_F(TenantGateTest, OutputMakesADebtThatKeepsTheNextOneOut) {
   EXPECT_TRUE(gate.Enter("").ok());
 }
 
+// Whatever becomes of a request, its prompt costs nothing unless it is
+// computed.
 TEST_F(TenantGateTest, WhatCameToNothingIsGivenBack) {
   TenantGate gate({{"blue", 0, 600}}, &clock_);
-  TenantGate::Pass pass = Enter(gate, "blue");
-  EXPECT_TRUE(pass.TakePrompt(600).ok());
-  pass.Charge(-600);
-  EXPECT_TRUE(pass.TakePrompt(600).ok());
+  const auto ends_after_taking = [&](const auto& goes_on) {
+    TenantGate::Pass pass = Enter(gate, "blue");
+    EXPECT_TRUE(pass.TakePrompt(600).ok());
+    EXPECT_FALSE(pass.TakePrompt(600).ok());
+    goes_on(pass);
+  };
+  ends_after_taking([](TenantGate::Pass&) {});
+  ends_after_taking([](TenantGate::Pass& pass) { pass.Leave(); });
+  ends_after_taking([](TenantGate::Pass& pass) {
+    const TenantGate::Pass moved = std::move(pass);
+  });
+  {
+    // The client is gone before its prompt is counted.
+    TenantGate::Pass pass = Enter(gate, "blue");
+    pass.Leave();
+    EXPECT_TRUE(pass.TakePrompt(600).ok());
+  }
+  ends_after_taking([](TenantGate::Pass& pass) { pass.KeepPrompt(); });
+  TenantGate::Pass late = Enter(gate, "green");
+  EXPECT_FALSE(gate.Enter("blue").ok()) << "it was computed";
+  EXPECT_TRUE(late.TakePrompt(600).ok());
 }
 
 TEST_F(TenantGateTest, EveryTenantHasItsOwnShareOfTheCommonLimit) {
@@ -117,19 +138,89 @@ TEST_F(TenantGateTest, TenantsThatAreDoneAreForgotten) {
   EXPECT_FALSE(gate.Enter("kept").ok()) << "it is in flight";
 }
 
-TEST_F(TenantGateTest, LimitsCanBeChangedUnderRequests) {
+// A reload of the configuration must let nobody have more than the new limits
+// say, however often it comes.
+TEST_F(TenantGateTest, RequestsStayCountedWhereverLimitsComeAndGo) {
   TenantGate gate({}, &clock_);
   TenantGate::Pass before = Enter(gate, "blue");
-  gate.SetLimits({{"blue", 1, 600}});
-  EXPECT_TRUE(before.TakePrompt(700).ok()) << "it came in without a limit";
-  TenantGate::Pass inside = Enter(gate, "blue");
-  EXPECT_FALSE(gate.Enter("blue").ok());
   gate.SetLimits({{"blue", 2, 0}});
-  EXPECT_TRUE(inside.TakePrompt(1 << 20).ok());
-  EXPECT_TRUE(gate.Enter("blue").ok());
+  const TenantGate::Pass inside = Enter(gate, "blue");
+  EXPECT_FALSE(gate.Enter("blue").ok()) << "one came in without a limit";
   gate.SetLimits({});
-  inside.Charge(5);
+  const TenantGate::Pass free = Enter(gate, "blue");
+  gate.SetLimits({{"*", 3, 0}});
+  EXPECT_FALSE(gate.Enter("blue").ok());
+  before.Leave();
+  before.Leave();
   EXPECT_TRUE(gate.Enter("blue").ok());
+  EXPECT_EQ(gate.tracked(), 1u);
+}
+
+TEST_F(TenantGateTest, DebtsOutliveNewLimits) {
+  TenantGate gate({{"blue", 0, 600}, {"green", 0, 600}}, &clock_);
+  TenantGate::Pass pass = Enter(gate, "blue");
+  TenantGate::Pass full = Enter(gate, "green");
+  pass.Charge(1200);  // a minute's worth, and as much of debt
+  gate.SetLimits({{"*", 0, 1200}});
+  EXPECT_TRUE(full.TakePrompt(1200).ok()) << "a full one is full";
+  const absl::Status refused = gate.Enter("blue").status();
+  EXPECT_TRUE(absl::IsResourceExhausted(refused)) << refused;
+  clock_.Advance(absl::Seconds(31));
+  EXPECT_TRUE(gate.Enter("blue").ok()) << "paid at the new rate";
+  clock_.Advance(absl::Minutes(1));
+  gate.SetLimits({{"blue", 0, 60}});
+  EXPECT_TRUE(pass.TakePrompt(60).ok());
+  EXPECT_FALSE(gate.Enter("blue").ok()) << "no more than it holds";
+  full.KeepPrompt();
+  full.Charge(1 << 20);
+  EXPECT_TRUE(gate.Enter("green").ok()) << "nothing limits it any more";
+}
+
+// Two limits, one naive account of what each tenant has taken and may have in
+// flight, and reloads between.
+TEST_F(TenantGateTest, AgreesWithANaiveAccount) {
+  const uint32_t seed = 20250107;
+  SCOPED_TRACE(absl::StrCat("seed ", seed));
+  std::mt19937 random(seed);
+  const auto pick = [&random](int64_t count) {
+    return std::uniform_int_distribution<int64_t>(0, count - 1)(random);
+  };
+  TenantGate gate({{"*", 2, 0}}, &clock_);
+  int64_t most = 2;
+  struct Open {
+    std::string tenant;
+    TenantGate::Pass pass;
+  };
+  std::vector<Open> open;
+  for (int i = 0; i < 20000; ++i) {
+    const std::string tenant = absl::StrCat("t", pick(5));
+    const auto in_flight =
+        std::count_if(open.begin(), open.end(),
+                      [&](const Open& one) { return one.tenant == tenant; });
+    switch (pick(8)) {
+      case 0:
+        most = pick(4);
+        gate.SetLimits(most == 0 ? std::vector<TenantLimit>{}
+                                 : std::vector<TenantLimit>{{"*", most, 0}});
+        break;
+      case 1:
+      case 2:
+      case 3: {
+        auto pass = gate.Enter(tenant);
+        EXPECT_EQ(pass.ok(), most == 0 || in_flight < most);
+        if (pass.ok()) open.push_back({tenant, *std::move(pass)});
+        break;
+      }
+      default:
+        if (open.empty()) break;
+        std::swap(
+            open[static_cast<size_t>(pick(static_cast<int64_t>(open.size())))],
+            open.back());
+        open.pop_back();
+    }
+  }
+  open.clear();
+  EXPECT_EQ(gate.tracked(), 0u);
 }
 
 TEST_F(TenantGateTest, ManyThreadsNeverExceedTheLimit) {
