@@ -13,12 +13,12 @@
 
 #include "absl/random/random.h"
 #include "absl/status/status.h"
-#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 
 #include "cache/base/clock.h"
 #include "cache/base/status_macros.h"
 #include "server/call_metadata.h"
+#include "server/cancel_call.h"
 #include "server/chat_codec.h"
 #include "server/model_codec.h"
 #include "server/request_codec.h"
@@ -139,35 +139,6 @@ void Describe(const Caller& caller, const v1::GenerateRequest& request,
     record.labels.emplace_back(key, value);
   }
   std::sort(record.labels.begin(), record.labels.end());
-}
-
-absl::StatusOr<v1::CancelGenerationResponse> AnswerCancel(
-    const v1::CancelGenerationRequest& request, GenerationBackend& backend,
-    const Caller& caller) {
-  if (request.request_ids_size() == 0 ||
-      request.request_ids_size() > kMaxCancelIds) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("request_ids: wanted 1 to ", kMaxCancelIds, " ids, found ",
-                     request.request_ids_size()));
-  }
-  if (request.reason().size() > kMaxCancelReasonBytes) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("reason: wanted at most ", kMaxCancelReasonBytes,
-                     " bytes, found ", request.reason().size()));
-  }
-  // It goes into the status of other calls, one line of text.
-  const std::string reason = request.reason().empty()
-                                 ? "no reason given"
-                                 : absl::Utf8SafeCEscape(request.reason());
-  v1::CancelGenerationResponse answer;
-  for (const std::string& id : request.request_ids()) {
-    if (backend.Cancel(caller.EngineId(id), CancelSource::kAdmin, reason) ||
-        (caller.may_admin &&
-         backend.Cancel(id, CancelSource::kAdmin, reason))) {
-      answer.add_cancelled_ids(id);
-    }
-  }
-  return answer;
 }
 
 }  // namespace

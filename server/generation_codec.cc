@@ -72,6 +72,17 @@ absl::Status DecodeLogprobWishes(const v1::OutputOptions& wire,
   return absl::OkStatus();
 }
 
+// What says how a stream comes says nothing without one.
+absl::Status CheckStreamOnly(const v1::OutputOptions& wire) {
+  for (const auto& [field, set] :
+       {std::pair{"output.stream_interval", wire.stream_interval() != 0},
+        std::pair{"output.usage_every_chunk", wire.usage_every_chunk()},
+        std::pair{"output.progress", wire.progress()}}) {
+    if (set) return FieldFault(field, "stream beside it", "stream = false");
+  }
+  return absl::OkStatus();
+}
+
 absl::Status DecodeTruncation(const v1::OutputOptions& wire,
                               GenerateCall& call) {
   switch (wire.truncate_side()) {
@@ -222,9 +233,7 @@ absl::Status DecodeOutput(const v1::OutputOptions& wire, int32_t vocab_size,
   request.skip_special_tokens =
       !wire.has_skip_special_tokens() || wire.skip_special_tokens();
   request.output.progress = wire.progress();
-  if (wire.progress() && !call.stream) {
-    return FieldFault("output.progress", "stream beside it", "stream = false");
-  }
+  if (!call.stream) RETURN_IF_ERROR(CheckStreamOnly(wire));
   RETURN_IF_ERROR(DecodeLogprobWishes(wire, vocab_size, request.output));
   return DecodeTruncation(wire, call);
 }

@@ -173,16 +173,10 @@ ServedModel ModelOf(const ServedVersion& version) {
       .cache_limits_context = limits.LongestContext() < limits.model_context};
 }
 
-absl::StatusOr<std::string> ChooseRequestId(std::string_view in_message,
-                                            std::string_view in_metadata,
-                                            std::string_view made) {
-  const bool from_message = !in_message.empty();
-  const std::string_view id = from_message ? in_message : in_metadata;
-  if (id.empty()) return std::string(made);
-  const char* field = from_message ? "request_id" : "metadata x-request-id";
-  if (id.size() > kMaxRequestIdBytes) {
-    return FieldFault(field,
-                      absl::StrCat("at most ", kMaxRequestIdBytes, " bytes"),
+absl::Status CheckId(std::string_view field, std::string_view id,
+                     size_t most_bytes) {
+  if (id.empty() || id.size() > most_bytes) {
+    return FieldFault(field, absl::StrCat("1 to ", most_bytes, " bytes"),
                       id.size());
   }
   for (size_t i = 0; i < id.size(); ++i) {
@@ -191,6 +185,17 @@ absl::StatusOr<std::string> ChooseRequestId(std::string_view in_message,
     return FieldFault(field, "visible ASCII",
                       absl::StrCat("byte ", static_cast<int>(byte), " at ", i));
   }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::string> ChooseRequestId(std::string_view in_message,
+                                            std::string_view in_metadata,
+                                            std::string_view made) {
+  const bool from_message = !in_message.empty();
+  const std::string_view id = from_message ? in_message : in_metadata;
+  if (id.empty()) return std::string(made);
+  RETURN_IF_ERROR(CheckId(from_message ? "request_id" : "metadata x-request-id",
+                          id, kMaxRequestIdBytes));
   return std::string(id);
 }
 

@@ -98,6 +98,11 @@ absl::StatusOr<std::string> ChooseRequestId(std::string_view in_message,
                                             std::string_view in_metadata,
                                             std::string_view made);
 
+// INVALID_ARGUMENT with `field` unless `id` is 1 to `most_bytes` of visible
+// ASCII.
+absl::Status CheckId(std::string_view field, std::string_view id,
+                     size_t most_bytes);
+
 // Reads a request against the version that is to serve it, see
 // ChooseVersion(); all but the prompt, whose length in bytes or ids it checks,
 // and the version itself, which is the caller's to fill in. Errors: those of

@@ -91,7 +91,8 @@ def make_requests(choose):
                 SAMPLINGS[i % len(SAMPLINGS)], choose.choice([8, 24, 120]),
                 STOPPINGS[i % len(STOPPINGS)], choose.choice(OUTPUTS)),
             inference_pb2.GenerateRequest())
-        request.stream = request.output.progress or i % 4 != 0
+        request.stream = (request.output.progress
+                          or request.output.stream_interval > 0 or i % 4 != 0)
         requests.append(request)
     return requests
 

@@ -90,6 +90,7 @@ TEST_F(RequestCodecTest, CarriesEverySetting) {
   auto& output = *wire_.mutable_output();
   output.set_return_text(false);
   output.set_skip_special_tokens(false);
+  wire_.set_stream(true);
   output.set_stream_interval(4);
   output.set_usage_every_chunk(true);
   output.set_timings(true);
@@ -295,6 +296,21 @@ TEST_F(RequestCodecTest, Limits) {
                 "1024", "1025");
   wire_.mutable_output()->set_stream_interval(-1);
   EXPECT_FALSE(Decode().ok());
+  wire_.clear_output();
+  // What asks for a stream's manner without a stream is a mistake.
+  for (const int32_t interval : {1, 2}) {
+    wire_.mutable_output()->set_stream_interval(interval);
+    ExpectRefused(absl::StatusCode::kInvalidArgument, "output.stream_interval",
+                  "stream beside it", "stream = false");
+  }
+  wire_.clear_output();
+  wire_.mutable_output()->set_usage_every_chunk(true);
+  ExpectRefused(absl::StatusCode::kInvalidArgument, "output.usage_every_chunk",
+                "stream beside it", "stream = false");
+  wire_.clear_output();
+  wire_.mutable_output()->set_progress(true);
+  ExpectRefused(absl::StatusCode::kInvalidArgument, "output.progress",
+                "stream beside it", "stream = false");
   wire_.clear_output();
   wire_.mutable_cache()->set_salt(std::string(kMaxSaltBytes + 1, 's'));
   ExpectRefused(absl::StatusCode::kInvalidArgument, "cache.salt", "1024",

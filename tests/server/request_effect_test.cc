@@ -116,8 +116,11 @@ class RequestEffectTest : public testing::Test {
 
   static void Prepare(const std::string& path, v1::GenerateRequest& request) {
     PrepareVariant(path, request);
-    // It is streamed only, and refused without.
-    if (path == "output.progress") request.set_stream(true);
+    // They are a stream's, and refused without one.
+    for (const char* streamed : {"output.progress", "output.stream_interval",
+                                 "output.usage_every_chunk"}) {
+      if (path == streamed) request.set_stream(true);
+    }
   }
 
   std::shared_ptr<const Tokenizer> tokenizer_ = MakeTinyTokenizer();

@@ -438,29 +438,6 @@ TEST_F(ServerCallsTest, FlushThatWaitsHoldsUpNobody) {
   EXPECT_EQ(answers[1].freed_blocks(), 3);
 }
 
-TEST_F(ServerCallsTest, CancelGenerationChecksItsLists) {
-  Serve();
-  const auto cancel = [this](const v1::CancelGenerationRequest& request) {
-    grpc::ClientContext context;
-    v1::CancelGenerationResponse answer;
-    return live_.inference()
-        .CancelGeneration(&context, request, &answer)
-        .error_code();
-  };
-  v1::CancelGenerationRequest request;
-  EXPECT_EQ(cancel(request), grpc::INVALID_ARGUMENT);
-  request.add_request_ids("req-a");
-  EXPECT_EQ(cancel(request), grpc::OK);
-  request.set_reason("two\nlines");
-  EXPECT_EQ(cancel(request), grpc::OK);
-  EXPECT_EQ(backend_->cancel_reasons().back(), "two\\nlines");
-  request.set_reason(std::string(257, 'x'));
-  EXPECT_EQ(cancel(request), grpc::INVALID_ARGUMENT);
-  request.clear_reason();
-  for (int i = 0; i < 1024; ++i) request.add_request_ids("req-b");
-  EXPECT_EQ(cancel(request), grpc::INVALID_ARGUMENT);
-}
-
 // C5 begins where the request is tokenised: the engine must get the very
 // version that did it.
 TEST_F(ServerCallsTest, TheEngineGetsTheVersionThatTokenised) {
