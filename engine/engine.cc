@@ -365,14 +365,23 @@ absl::StatusOr<std::vector<CachedPrefix>> Engine::ListPrefixes(
   return TakeSorted(order);
 }
 
-absl::Status Engine::SetTenantQuotas(std::vector<TenantShare> quotas) {
-  return impl_->BetweenSteps(
-      [this, quotas = std::move(quotas)](KvCache& cache, VersionKeeper&) {
-        const absl::Status replaced =
-            ReplaceTenantQuotas(impl_->tenant_quotas, quotas, cache);
-        if (replaced.ok()) impl_->tenant_quotas = quotas;
-        return replaced;
-      });
+void Engine::SetTenantQuotas(std::vector<TenantShare> quotas,
+                             std::shared_ptr<QuotaSink> sink) {
+  auto end = std::make_shared<absl::Status>(
+      absl::UnavailableError("the engine has ended"));
+  // As in BetweenSteps(): told when the command goes, whatever becomes of it.
+  auto told = absl::MakeCleanup([sink, end] { sink->OnEnd(*end); });
+  impl_->inbox
+      .Post([this, quotas = std::move(quotas), sink, end,
+             told = std::move(told)](KvCache& cache, VersionKeeper&) {
+        if (!sink->Begin()) {
+          *end = absl::CancelledError("nobody waits for it any more");
+          return;
+        }
+        *end = ReplaceTenantQuotas(impl_->tenant_quotas, quotas, cache);
+        if (end->ok()) impl_->tenant_quotas = quotas;
+      })
+      .IgnoreError();
 }
 
 absl::StatusOr<CachedPrefix> Engine::GetPrefix(std::string_view id) {

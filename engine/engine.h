@@ -192,8 +192,10 @@ class Engine {
 
   // Replaces the tenants' quotas by these, all of them or, with an error as at
   // the start, none. A tenant that is left out has none any more; what it kept
-  // stays until somebody needs the room.
-  absl::Status SetTenantQuotas(std::vector<TenantShare> quotas);
+  // stays until somebody needs the room. Does not wait: the sink is told after
+  // the step in hand.
+  void SetTenantQuotas(std::vector<TenantShare> quotas,
+                       std::shared_ptr<QuotaSink> sink);
 
   // Changes the size of the cache while requests run; the order's sink is told
   // how it goes. UNAVAILABLE once the engine ends; the sink then gets nothing.

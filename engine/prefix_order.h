@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/time/time.h"
 
 namespace kvasir {
@@ -87,6 +88,22 @@ struct TenantShare {
   std::string salt = {};
   CacheShare floor = {};
   CacheShare most = {};  // nothing: no limit
+};
+
+// Where a change of quotas tells how it went. Implemented by the server; shared
+// by engine and caller, whoever lets go last destroys it.
+class QuotaSink {
+ public:
+  virtual ~QuotaSink() = default;
+
+  // Engine thread, once at most, right before the change; must not block.
+  // Whether it is wanted still: false, and nothing changes.
+  virtual bool Begin() = 0;
+
+  // Once, last; must not block. OK: the quotas are in force. CANCELLED: Begin()
+  // said no. UNAVAILABLE: the engine has ended. Others: see
+  // Engine::SetTenantQuotas().
+  virtual void OnEnd(const absl::Status& status) = 0;
 };
 
 }  // namespace kvasir

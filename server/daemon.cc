@@ -28,6 +28,7 @@
 #include "server/kvasir_server.h"
 #include "server/log.h"
 #include "server/model_load.h"
+#include "server/quota_change.h"
 #include "server/secrets.h"
 #include "server/service_notify.h"
 #include "server/signals.h"
@@ -162,6 +163,9 @@ class Daemon {
   // SIGHUP. Takes over all that it may, or says why nothing.
   void Reload();
   absl::Status TryReload();
+  // All of them or none; see server.reload_timeout. A signal to end that comes
+  // meanwhile is obeyed at once.
+  absl::Status ReplaceQuotas(std::vector<TenantShare> quotas);
 
   const ConfigSources& sources_;
   ParsedConfig parsed_;  // in force
@@ -176,6 +180,7 @@ class Daemon {
   bool ready_ = false;
   bool draining_ = false;
   bool reload_waits_ = false;  // for the model to be loaded
+  Signals::Event kept_;        // came amid a reload
   absl::Duration ready_by_ = absl::InfiniteDuration();  // steady
 };
 
@@ -312,13 +317,43 @@ void Daemon::Reload() {
     Log(LogLevel::kInfo, "the configuration is in force");
   } else {
     Log(LogLevel::kError,
-        "the configuration is not in order, the old one stays",
+        absl::IsDeadlineExceeded(status) || absl::IsUnavailable(status)
+            ? "the configuration cannot be taken over, the old one stays"
+            : "the configuration is not in order, the old one stays",
         {{"reason", std::string(status.message())}});
   }
   // A manager waits for this after each reload, whatever came of it.
   if (ready_) {
     notifier_.Ready(status.ok() ? "serving, the configuration is in force"
                                 : "serving, the new configuration is faulty");
+  }
+}
+
+absl::Status Daemon::ReplaceQuotas(std::vector<TenantShare> quotas) {
+  const auto change =
+      std::make_shared<QuotaChange>([this] { signals_.Wake(); });
+  backend_->SetTenantQuotas(std::move(quotas), change);
+  const absl::Duration deadline =
+      Clock::Steady().Now() + config_.reload_timeout;
+  while (true) {
+    if (const auto end = change->end(); end.has_value()) {
+      return end->ok() ? *end
+                       : absl::Status(end->code(), WithOptionNames(*end));
+    }
+    const bool late = Clock::Steady().Now() >= deadline;
+    const bool ends = kept_.signal != 0 && kept_.signal != SIGHUP;
+    if ((late || ends) && change->CallOff().ok()) {
+      return absl::DeadlineExceededError(absl::StrCat(
+          "--tenant-quota: wanted the engine to take the quotas over within ",
+          absl::FormatDuration(config_.reload_timeout),
+          " (server.reload_timeout), found ",
+          ends ? "a signal to end" : "it in one step all that time",
+          "; nothing of the new configuration applies"));
+    }
+    // Past the deadline the engine is at it, and says so in a moment.
+    const Signals::Event event = Wait(late ? absl::InfiniteDuration()
+                                           : deadline - Clock::Steady().Now());
+    if (event.signal != 0 && !ends) kept_ = event;
   }
 }
 
@@ -333,8 +368,7 @@ absl::Status Daemon::TryReload() {
   }
   // The last that may fail, and so the first that is done.
   if (change.Takes("cache.tenant_quotas")) {
-    RETURN_IF_ERROR(
-        backend_->SetTenantQuotas(fresh.config.engine.tenant_quotas));
+    RETURN_IF_ERROR(ReplaceQuotas(fresh.config.engine.tenant_quotas));
   }
   if (fits) {
     server_->secrets().Apply(*std::move(secrets));
@@ -370,12 +404,15 @@ int Daemon::ServeUntilSignal() {
   if (reload_waits_) Reload();
   while (true) {
     const Signals::Event event =
-        Wait(ready_ ? absl::InfiniteDuration()
-                    : std::max(ready_by_ - Clock::Steady().Now(),
-                               absl::ZeroDuration()));
+        kept_.signal != 0
+            ? std::exchange(kept_, {})
+            : Wait(ready_ ? absl::InfiniteDuration()
+                          : std::max(ready_by_ - Clock::Steady().Now(),
+                                     absl::ZeroDuration()));
     if (event.signal == 0) LookAtWarmup();
     if (event.signal == SIGHUP) {
       Reload();
+      LookAtWarmup();  // its word may have come meanwhile
     } else if (event.signal != 0) {
       Log(LogLevel::kInfo, "draining",
           {{"signal", NameOf(event.signal)},

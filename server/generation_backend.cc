@@ -74,8 +74,9 @@ class EngineBackend final : public GenerationBackend {
       const PrefixSelection& selection, const StillWanted& wanted) override {
     return engine_->FlushPrefixes(selection, wanted);
   }
-  absl::Status SetTenantQuotas(std::vector<TenantShare> quotas) override {
-    return engine_->SetTenantQuotas(std::move(quotas));
+  void SetTenantQuotas(std::vector<TenantShare> quotas,
+                       std::shared_ptr<QuotaSink> sink) override {
+    engine_->SetTenantQuotas(std::move(quotas), std::move(sink));
   }
   absl::Status ResizeCache(ResizeOrder order) override {
     return engine_->ResizeCache(std::move(order));

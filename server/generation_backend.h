@@ -53,7 +53,8 @@ class GenerationBackend {
       std::vector<std::string> ids, bool dry_run) = 0;
   virtual absl::StatusOr<EvictedPrefixes> FlushPrefixes(
       const PrefixSelection& selection, const StillWanted& wanted) = 0;
-  virtual absl::Status SetTenantQuotas(std::vector<TenantShare> quotas) = 0;
+  virtual void SetTenantQuotas(std::vector<TenantShare> quotas,
+                               std::shared_ptr<QuotaSink> sink) = 0;
   virtual absl::Status ResizeCache(ResizeOrder order) = 0;
   virtual absl::Status WarmCache(WarmOrder order) = 0;
   virtual void BeginDrain() = 0;

@@ -39,6 +39,7 @@ struct ServerConfig {
   absl::Duration drain_delay;  // NOT_SERVING, and yet serving
   absl::Duration drain_timeout;
   absl::Duration stall_timeout;
+  absl::Duration reload_timeout = absl::Seconds(10);
 
   WarmFile warm;  // computed at start; no prompts: nothing is
   // How long that may keep the server from being ready.

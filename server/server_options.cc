@@ -73,6 +73,10 @@ const ConfigOption kOptions[] = {
      "Not ready if work waits and the engine finishes no step for so long, or "
      "for four average steps if those are longer",
      SetTime<&ServerConfig::stall_timeout>},
+    {"server.reload_timeout", "--reload-timeout", "TIME", "10s",
+     "How long a reload waits for the engine to take new tenants' quotas; then "
+     "nothing of it applies",
+     SetTime<&ServerConfig::reload_timeout>},
     {"server.max_message", "--max-message", "SIZE", "64MiB",
      "Largest request message; larger ones are RESOURCE_EXHAUSTED",
      SetMaxMessage},

@@ -296,6 +296,70 @@ TEST_F(DaemonReloadTest, StalledEngineGivesNoSignOfLife) {
 }
 #endif
 
+#if KVASIR_TEST_HOOKS
+// What only the engine can do a step that hangs keeps from being done; the
+// operator is told so, nothing of the file applies, now or later, and the
+// daemon still obeys.
+class HungStepTest : public DaemonReloadTest {
+ protected:
+  // A daemon whose engine is in a step that does not end.
+  std::unique_ptr<Process> Hang(const std::string& file,
+                                const std::string& more) {
+    std::vector<std::string> arguments = WithFile(file);
+    arguments.insert(arguments.end(),
+                     {"--test-step-delay=10m", "--drain-timeout=10m", more});
+    auto daemon = std::make_unique<Process>(arguments);
+    stub_ = ClientOf(*daemon);
+    v1::GenerateRequest request;
+    request.set_text("The old");
+    reader_ = stub_->Generate(&context_, request);
+    EXPECT_TRUE(Eventually([&] {
+      return Metrics(*daemon).find(
+                 "kvasir_requests_running{model_name=\""
+                 "daemon_tiny\"} 1\n") != std::string::npos;
+    }));
+    return daemon;
+  }
+
+  std::unique_ptr<v1::Inference::Stub> stub_;
+  grpc::ClientContext context_;
+  std::unique_ptr<grpc::ClientReader<v1::GenerateResponse>> reader_;
+};
+
+TEST_F(HungStepTest, ReloadEndsAtItsLimitAndChangesNothing) {
+  const std::string file = TempPath("reload_hung.yaml");
+  ReplaceFile(file, "");
+  const auto daemon = Hang(file, "--reload-timeout=200ms");
+  ReplaceFile(file, "log: {format: json}\ncache: {tenant_quotas: acme=10%}\n");
+  daemon->Signal(SIGHUP);
+  const std::string line = daemon->WaitForLine("cannot be taken over");
+  EXPECT_THAT(line, HasSubstr("server.reload_timeout"));
+  EXPECT_THAT(line, HasSubstr("--tenant-quota"));
+  EXPECT_THAT(daemon->log(), Not(HasSubstr("\"level\"")));
+  // What needs no engine is taken over all the same.
+  ReplaceFile(file, "log: {format: json}\n");
+  daemon->Signal(SIGHUP);
+  daemon->WaitForLine("\"the configuration is in force\"");
+  context_.TryCancel();
+}
+
+TEST_F(HungStepTest, SignalsToEndAreObeyedAmidAReload) {
+  const std::string file = TempPath("reload_hung_end.yaml");
+  ReplaceFile(file, "");
+  const auto daemon = Hang(file, "--reload-timeout=10m");
+  ReplaceFile(file, "cache: {tenant_quotas: acme=10%}\n");
+  daemon->Signal(SIGHUP);
+  daemon->WaitForLine("reading the configuration again");
+  daemon->Signal(SIGTERM);
+  EXPECT_THAT(daemon->WaitForLine("cannot be taken over"),
+              HasSubstr("found a signal to end"));
+  daemon->WaitForLine("draining");
+  daemon->Signal(SIGTERM);
+  EXPECT_EQ(daemon->Wait(), 128 + SIGTERM) << daemon->log();
+  context_.TryCancel();
+}
+#endif
+
 // SRV-1 as the first process: signals with their default action do nothing
 // there, and nobody else would reap.
 TEST_F(DaemonReloadTest, FirstProcessOfAContainerObeysSignals) {

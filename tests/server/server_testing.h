@@ -181,8 +181,9 @@ class FakeBackend final : public GenerationBackend {
     selection_ = selection;
     return EvictedPrefixes{3, 4096, 0};
   }
-  absl::Status SetTenantQuotas(std::vector<TenantShare> quotas) override {
-    return absl::UnimplementedError("not this engine");
+  void SetTenantQuotas(std::vector<TenantShare> quotas,
+                       std::shared_ptr<QuotaSink> sink) override {
+    sink->OnEnd(absl::UnimplementedError("not this engine"));
   }
   absl::Status ResizeCache(ResizeOrder order) override {
     absl::MutexLock lock(&mu_);
