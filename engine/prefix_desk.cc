@@ -45,6 +45,12 @@ bool IsIdPart(std::string_view text) {
          });
 }
 
+// A salt keeps a tenant's content its own, and errors go into logs.
+std::string NameOf(std::string_view salt) {
+  return salt.empty() ? "requests without a salt"
+                      : absl::StrCat("salt_hash ", HashSalt(salt));
+}
+
 bool Meant(const VersionInfo& info, const PrefixSelection& selection) {
   return (selection.model.empty() || selection.model == info.model) &&
          (selection.version.empty() || selection.version == info.label);
@@ -265,9 +271,9 @@ absl::Status ApplyTenantQuotas(absl::Span<const TenantShare> tenants,
     }
     const absl::Status set = cache.SetTenantQuota(tenant.salt, quota);
     if (set.ok()) continue;
-    return absl::Status(set.code(),
-                        absl::StrCat("tenant_quotas: ", QuoteText(tenant.salt),
-                                     ": ", set.message()));
+    return absl::Status(
+        set.code(), absl::StrCat("tenant_quotas: ", NameOf(tenant.salt), ": ",
+                                 set.message()));
   }
   return absl::OkStatus();
 }

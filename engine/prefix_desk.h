@@ -101,7 +101,7 @@ class PrefixDesk {
 
 // Gives the tenants of a new cache their quotas. INVALID_ARGUMENT or
 // RESOURCE_EXHAUSTED, "tenant_quotas: ...", for those that make no sense or do
-// not fit; see KvCache::SetTenantQuota().
+// not fit; see KvCache::SetTenantQuota(). It tells whose by HashSalt().
 absl::Status ApplyTenantQuotas(absl::Span<const TenantShare> tenants,
                                KvCache& cache);
 

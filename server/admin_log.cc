@@ -31,12 +31,13 @@ constexpr AdminOperation kOperations[] = {
     {"delete_version", "kvasir.v1.CacheAdmin/DeleteCacheVersion"},
 };
 
-// Whether `field` tells a tenant's salt.
+// Whether `field` tells a tenant's salt, or may: a flush without its scope may
+// have been meant for one.
 bool IsSalt(const Message& message, const FieldDescriptor* field) {
   if (field->name() == "salt") return true;
   const auto* flush = dynamic_cast<const v1::FlushCacheRequest*>(&message);
-  return flush != nullptr && flush->scope() == v1::FLUSH_SCOPE_SALT &&
-         field->name() == "value";
+  return flush != nullptr && flush->scope() != v1::FLUSH_SCOPE_MODEL &&
+         flush->scope() != v1::FLUSH_SCOPE_VERSION && field->name() == "value";
 }
 
 // One value as protobuf writes it for people; texts without their quotes.

@@ -96,7 +96,7 @@ const ConfigOption kOptions[] = {
      "What of the cache requests with this salt may count on, and keep at most "
      "while they do not run: blocks, 512MiB, or 10% of it as it is at any "
      "time; several with commas, or the flag again, or a list in the file",
-     SetTenantQuotas, kTenantSeparator},
+     SetTenantQuotas, kTenantSeparator, /*names_tenants=*/true},
 };
 
 }  // namespace

@@ -37,6 +37,8 @@ struct ConfigOption {
   // What stands between the values of an option that may have several, which
   // are then one text; 0 if it has one.
   char separator = '\0';
+  // Each value is NAME=REST, and the name may be a tenant's salt.
+  bool names_tenants = false;
 };
 
 // The options by what they are about, each in a file of its own

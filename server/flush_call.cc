@@ -9,7 +9,6 @@
 
 #include "cache/base/clock.h"
 #include "cache/base/status_macros.h"
-#include "engine/model/utf8.h"
 #include "server/prefix_codec.h"
 #include "server/request_codec.h"
 #include "server/version_choice.h"
@@ -29,7 +28,7 @@ absl::StatusOr<FlushTarget> DecodeTarget(const v1::FlushCacheRequest& request,
       if (request.value().empty()) return FlushTarget();
       return absl::InvalidArgumentError(
           absl::StrCat("value: wanted it empty for this scope, found ",
-                       QuoteText(request.value())));
+                       request.value().size(), " bytes"));
     case v1::FLUSH_SCOPE_MODEL: {
       ASSIGN_OR_RETURN(const auto version,
                        ChooseVersion(backend, request.value(), ""));

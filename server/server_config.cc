@@ -16,11 +16,13 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
+#include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
 
 #include "CLI/CLI.hpp"
 #include "cache/base/status_macros.h"
 #include "engine/model/utf8.h"
+#include "engine/prefix_order.h"
 #include "server/config_file.h"
 #include "server/config_option.h"
 #include "server/model_list.h"
@@ -231,6 +233,30 @@ absl::Status CheckSizes(const ParsedConfig& parsed,
       QuoteText(parsed.values[i].value), " (", parsed.values[i].origin, ")"));
 }
 
+// A value as people may see it: a tenant's name is shown by its hash, by which
+// they know it from the lists of prefixes.
+std::string Shown(const ConfigValue& value) {
+  const ConfigOption* const option = FindOption(value.key);
+  if (option == nullptr || !option->names_tenants || value.value.empty()) {
+    return absl::StrReplaceAll(value.value,
+                               {{std::string(1, kModelSeparator), ","}});
+  }
+  std::vector<std::string> shown;
+  for (const absl::string_view one :
+       absl::StrSplit(value.value, option->separator)) {
+    const size_t end = one.rfind('=');
+    if (end == 0 || one.substr(0, end) == "*") {
+      shown.emplace_back(one);
+    } else if (end == absl::string_view::npos) {
+      shown.push_back("[no value]");
+    } else {
+      shown.push_back(
+          absl::StrCat("#", HashSalt({one.data(), end}), one.substr(end)));
+    }
+  }
+  return absl::StrJoin(shown, std::string(1, option->separator));
+}
+
 }  // namespace
 
 absl::StatusOr<ParsedConfig> ParseConfig(const ConfigSources& sources) {
@@ -266,18 +292,19 @@ absl::StatusOr<ParsedConfig> ParseConfig(const ConfigSources& sources) {
 std::string FormatConfig(const std::vector<ConfigValue>& values) {
   size_t key_width = 0;
   size_t value_width = 0;
+  std::vector<std::string> shown;
   for (const ConfigValue& value : values) {
+    shown.push_back(Shown(value));
     key_width = std::max(key_width, value.key.size());
-    value_width = std::max(value_width, value.value.size());
+    value_width = std::max(value_width, shown.back().size());
   }
   std::string text;
-  for (const ConfigValue& value : values) {
-    absl::StrAppend(&text, value.key,
-                    std::string(key_width - value.key.size() + 2, ' '),
-                    absl::StrReplaceAll(
-                        value.value, {{std::string(1, kModelSeparator), ","}}),
-                    std::string(value_width - value.value.size() + 2, ' '),
-                    value.origin, "\n");
+  for (size_t i = 0; i < values.size(); ++i) {
+    const std::string& key = values[i].key;
+    absl::StrAppend(&text, key, std::string(key_width - key.size() + 2, ' '),
+                    shown[i],
+                    std::string(value_width - shown[i].size() + 2, ' '),
+                    values[i].origin, "\n");
   }
   return text;
 }

@@ -88,7 +88,7 @@ struct ParsedConfig {
 // for a named file that cannot be read.
 absl::StatusOr<ParsedConfig> ParseConfig(const ConfigSources& sources);
 
-// The table that --print-config shows.
+// The table that --print-config shows; tenants' names by "#" and HashSalt().
 std::string FormatConfig(const std::vector<ConfigValue>& values);
 
 }  // namespace kvasir

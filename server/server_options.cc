@@ -95,7 +95,7 @@ const ConfigOption kOptions[] = {
      "Requests in flight, and tokens of prompts and outputs a minute, that a "
      "tenant may have; *: each that is not named; several with semicolons, or "
      "the flag again, or a list in the file",
-     SetTenantLimits, kTenantLimitSeparator},
+     SetTenantLimits, kTenantLimitSeparator, /*names_tenants=*/true},
 };
 
 }  // namespace

@@ -21,10 +21,15 @@ constexpr int64_t kMaxRequests = std::numeric_limits<int32_t>::max();
 // So that a level in a double is exact to a token.
 constexpr int64_t kMaxTokensPerMinute = int64_t{1} << 50;
 
-absl::Status Unreadable(absl::string_view text) {
+absl::Status Unreadable(const std::string& found) {
   return absl::InvalidArgumentError(absl::StrCat(
-      "wanted NAME=requests:N,tokens:N/min, or either part, found ",
-      QuoteText({text.data(), text.size()})));
+      "wanted NAME=requests:N,tokens:N/min, or either part, found ", found));
+}
+
+// A name may be a salt, which is in no error; places tell whose fault it is.
+absl::Status AtEntry(size_t index, const absl::Status& fault) {
+  return absl::Status(fault.code(),
+                      absl::StrCat("entry ", index + 1, ": ", fault.message()));
 }
 
 // One part of what stands behind the name; `tenant` is what it is read into.
@@ -40,7 +45,7 @@ absl::StatusOr<TenantLimit> ReadPart(TenantLimit tenant,
     member = &tenant.tokens_per_minute;
     most = kMaxTokensPerMinute;
   } else {
-    return Unreadable(part);
+    return Unreadable(QuoteText({part.data(), part.size()}));
   }
   if (*member != 0) {
     return absl::InvalidArgumentError("wanted each part once, found one twice");
@@ -51,7 +56,7 @@ absl::StatusOr<TenantLimit> ReadPart(TenantLimit tenant,
 
 absl::StatusOr<TenantLimit> ReadTenant(absl::string_view text) {
   const size_t equals = text.rfind('=');
-  if (equals == absl::string_view::npos) return Unreadable(text);
+  if (equals == absl::string_view::npos) return Unreadable("no = in it");
   TenantLimit tenant{.tenant = std::string(text.substr(0, equals))};
   for (const absl::string_view part :
        absl::StrSplit(text.substr(equals + 1), ',')) {
@@ -68,16 +73,18 @@ absl::StatusOr<std::vector<TenantLimit>> ParseTenantLimits(
   if (text.empty()) return limits;
   for (const absl::string_view part :
        absl::StrSplit(View(text), kTenantLimitSeparator)) {
-    ASSIGN_OR_RETURN(TenantLimit limit, ReadTenant(part));
-    const bool known = std::any_of(
+    absl::StatusOr<TenantLimit> limit = ReadTenant(part);
+    if (!limit.ok()) return AtEntry(limits.size(), limit.status());
+    const auto known = std::find_if(
         limits.begin(), limits.end(),
-        [&](const TenantLimit& one) { return one.tenant == limit.tenant; });
-    if (known) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("wanted each tenant once, found ",
-                       QuoteText(limit.tenant), " twice"));
+        [&](const TenantLimit& one) { return one.tenant == limit->tenant; });
+    if (known != limits.end()) {
+      return AtEntry(limits.size(), absl::InvalidArgumentError(absl::StrCat(
+                                        "wanted each tenant once, found that "
+                                        "of entry ",
+                                        known - limits.begin() + 1)));
     }
-    limits.push_back(std::move(limit));
+    limits.push_back(*std::move(limit));
   }
   if (limits.size() > kMaxTenantLimits) {
     return absl::InvalidArgumentError(

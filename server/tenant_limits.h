@@ -30,7 +30,8 @@ inline constexpr size_t kMaxTenantLimits = 1024;
 // empty, which means callers without a tenant, or "*", each tenant that is not
 // named. Empty text: no limits.
 //
-// INVALID_ARGUMENT with what was wanted and found, without the option's name.
+// INVALID_ARGUMENT with what was wanted and found, without the option's name
+// and without tenants' names: the entry is told by its place.
 absl::StatusOr<std::vector<TenantLimit>> ParseTenantLimits(
     std::string_view text);
 

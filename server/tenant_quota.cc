@@ -61,11 +61,17 @@ bool SurelyBelow(const CacheShare& most, const CacheShare& floor) {
          (most.ratio > 0 && most.ratio < floor.ratio);
 }
 
+// Salts are in no error, so places tell whose fault it is; from 1.
+absl::Status AtEntry(size_t index, const absl::Status& fault) {
+  return absl::Status(fault.code(),
+                      absl::StrCat("entry ", index + 1, ": ", fault.message()));
+}
+
 absl::StatusOr<TenantShare> ParseTenant(std::string_view text) {
   const size_t equals = text.rfind('=');
   if (equals == std::string_view::npos) {
     return absl::InvalidArgumentError(
-        absl::StrCat("wanted SALT=FLOOR[:MAX], found ", QuoteText(text)));
+        "wanted SALT=FLOOR[:MAX], found no = in it");
   }
   TenantShare tenant;
   tenant.salt = std::string(text.substr(0, equals));
@@ -83,7 +89,7 @@ absl::StatusOr<TenantShare> ParseTenant(std::string_view text) {
                     tenant.most.ratio == 0;
   if (!none && !SurelyBelow(tenant.most, tenant.floor)) return tenant;
   return absl::InvalidArgumentError(absl::StrCat(
-      "wanted a MAX above 0 and not below FLOOR, found ", QuoteText(text)));
+      "wanted a MAX above 0 and not below FLOOR, found ", QuoteText(shares)));
 }
 
 }  // namespace
@@ -94,16 +100,19 @@ absl::StatusOr<std::vector<TenantShare>> ParseTenantQuotas(
   if (text.empty()) return tenants;
   for (const absl::string_view part :
        absl::StrSplit(View(text), kTenantSeparator)) {
-    ASSIGN_OR_RETURN(TenantShare tenant,
-                     ParseTenant({part.data(), part.size()}));
-    const bool known = std::any_of(
+    absl::StatusOr<TenantShare> tenant =
+        ParseTenant({part.data(), part.size()});
+    if (!tenant.ok()) return AtEntry(tenants.size(), tenant.status());
+    const auto known = std::find_if(
         tenants.begin(), tenants.end(),
-        [&](const TenantShare& other) { return other.salt == tenant.salt; });
-    if (known) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "wanted each salt once, found ", QuoteText(tenant.salt), " twice"));
+        [&](const TenantShare& other) { return other.salt == tenant->salt; });
+    if (known != tenants.end()) {
+      return AtEntry(tenants.size(), absl::InvalidArgumentError(absl::StrCat(
+                                         "wanted each salt once, found that "
+                                         "of entry ",
+                                         known - tenants.begin() + 1)));
     }
-    tenants.push_back(std::move(tenant));
+    tenants.push_back(*std::move(tenant));
   }
   if (static_cast<int64_t>(tenants.size()) > kMaxQuotaTenants) {
     return absl::InvalidArgumentError(

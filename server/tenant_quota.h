@@ -19,7 +19,8 @@ inline constexpr char kTenantSeparator = ',';
 // shares of the cache as it is at any time ("10%"); MAX is not below FLOOR
 // where both are written alike. Empty text: no quotas.
 //
-// INVALID_ARGUMENT with what was wanted and found, without the option's name.
+// INVALID_ARGUMENT with what was wanted and found, without the option's name
+// and without salts: the entry is told by its place.
 absl::StatusOr<std::vector<TenantShare>> ParseTenantQuotas(
     std::string_view text);
 

@@ -44,6 +44,8 @@ TEST(AdminLogTest, SaltsAreNotTold) {
   flush.set_scope(v1::FLUSH_SCOPE_SALT);
   flush.set_value("secret");
   EXPECT_EQ(ChangeIn(flush), "scope=FLUSH_SCOPE_SALT value=[salt]");
+  flush.clear_scope();
+  EXPECT_EQ(ChangeIn(flush), "value=[salt]") << "a scope that was forgotten";
   flush.set_scope(v1::FLUSH_SCOPE_MODEL);
   EXPECT_EQ(ChangeIn(flush), "scope=FLUSH_SCOPE_MODEL value=secret");
 }
@@ -58,9 +60,9 @@ TEST(AdminLogTest, PromptsAreCountedOnly) {
 }
 
 TEST(AdminLogTest, LongValuesAreCut) {
-  v1::FlushCacheRequest flush;
-  flush.set_value(std::string(100000, 'x'));
-  EXPECT_LE(ChangeIn(flush).size(), kMaxChangeBytes + 3);
+  v1::PinPrefixRequest pin;
+  pin.set_prefix_id(std::string(100000, 'x'));
+  EXPECT_LE(ChangeIn(pin).size(), kMaxChangeBytes + 3);
 }
 
 // Whoever adds a method that changes something enters it in the table; one

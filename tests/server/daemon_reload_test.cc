@@ -163,6 +163,37 @@ TEST_F(DaemonReloadTest, SecretsAreNowhere) {
   EXPECT_THAT(said, Not(HasSubstr(key_line)));
 }
 
+// A tenant's salt, without tokens its name, is what keeps its content its own.
+TEST_F(DaemonReloadTest, SaltsAreNowhere) {
+  const std::string file = TempPath("reload_salts.yaml");
+  std::string said;
+  for (const char* fault : {"cache: {tenant_quotas: planted}\n",
+                            "cache: {tenant_quotas: planted=}\n",
+                            "cache: {tenant_quotas: 'planted=4:2'}\n",
+                            "cache: {tenant_quotas: [planted=1, planted=2]}\n",
+                            "cache: {tenant_quotas: planted=90%}\n",
+                            "server: {tenant_limits: planted}\n",
+                            "server: {tenant_limits: 'planted=requests:x'}\n",
+                            "server: {tenant_limits: ['planted=requests:1', "
+                            "'planted=requests:2']}\n"}) {
+    ReplaceFile(file, fault);
+    Process refused(WithFile(file));
+    EXPECT_NE(refused.Wait(), 0) << fault;
+    said += refused.log();
+  }
+  ReplaceFile(file, "");
+  Process daemon(WithFile(file));
+  daemon.WaitForLine("kvasird is ready");
+  ReplaceFile(file, "cache: {tenant_quotas: planted=90%}\n");
+  daemon.Signal(SIGHUP);
+  EXPECT_THAT(daemon.WaitForLine("the old one stays"),
+              HasSubstr("--tenant-quota: salt_hash "));
+  daemon.Signal(SIGTERM);
+  EXPECT_EQ(daemon.Wait(), 0) << daemon.log();
+  said += daemon.log();
+  EXPECT_THAT(said, Not(HasSubstr("planted")));
+}
+
 TEST_F(DaemonReloadTest, DrainDelayTakesRequestsThatHealthSendsElsewhere) {
   Process daemon(Arguments({"--drain-delay=10m"}));
   const std::string address =

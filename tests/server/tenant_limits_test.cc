@@ -44,6 +44,9 @@ TEST(TenantLimitsTest, WhatIsWrongIsNamed) {
     EXPECT_THAT(std::string(limits.status().message()),
                 testing::HasSubstr("found"))
         << text;
+    EXPECT_THAT(std::string(limits.status().message()),
+                testing::Not(testing::HasSubstr("blue")))
+        << "a name may be a salt";
   }
   std::string many;
   for (size_t i = 0; i <= kMaxTenantLimits; ++i) {
