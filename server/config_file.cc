@@ -16,6 +16,7 @@
 
 #include "cache/base/status_macros.h"
 #include "engine/model/utf8.h"
+#include "server/yaml_place.h"
 #include "yaml-cpp/yaml.h"
 
 namespace kvasir {
@@ -32,7 +33,7 @@ constexpr size_t kMaxFileBytes = size_t{1} << 20;
 absl::Status Fault(const std::string& path, const YAML::Mark& mark,
                    const std::string& what) {
   return absl::InvalidArgumentError(
-      absl::StrCat(path, ":", mark.line + 1, ": ", what));
+      absl::StrCat(YamlPlace(path, mark), ": ", what));
 }
 
 bool IsPlainList(const YAML::Node& node) {

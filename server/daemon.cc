@@ -364,7 +364,7 @@ absl::Status Daemon::TryReload() {
   const bool fits = server_->secrets().Fits(paths);
   std::optional<Secrets::Staged> secrets;
   if (fits) {
-    ASSIGN_OR_RETURN(secrets, Secrets::Read(paths));
+    ASSIGN_OR_RETURN(secrets, server_->secrets().ReadAgain(paths));
   }
   // The last that may fail, and so the first that is done.
   if (change.Takes("cache.tenant_quotas")) {

@@ -46,6 +46,7 @@ void Health::Tell(const char* name, bool serving) {
 
 void Health::Update() {
   bool newly_broken = false;
+  bool newly_stalled = false;
   {
     absl::MutexLock lock(&mu_);
     bool healthy = false;
@@ -56,9 +57,7 @@ void Health::Update() {
       healthy = stats.healthy && !stalled;
       newly_broken = !stats.healthy && !broken_;
       broken_ = broken_ || !stats.healthy;
-      if (state_->healthy() && stalled) {
-        Log(LogLevel::kWarning, "the engine has work and finishes no step");
-      }
+      newly_stalled = stalled && state_->healthy();
     }
     state_->SetHealthy(healthy);
     const bool serving = healthy && !state_->ready_held() &&
@@ -67,6 +66,9 @@ void Health::Update() {
       serving_ = serving;
       for (const char* name : kServices) Tell(name, serving);
     }
+  }
+  if (newly_stalled) {
+    Log(LogLevel::kWarning, "the engine has work and finishes no step");
   }
   if (newly_broken && on_broken_) on_broken_();
 }

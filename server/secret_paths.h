@@ -12,12 +12,15 @@ struct TlsPaths {
   std::string client_ca;  // whose clients are let in; empty: all are
 
   bool enabled() const { return !cert.empty(); }
+  bool operator==(const TlsPaths& other) const = default;
 };
 
 // The files that say who the server is and who may call it. Plain value.
 struct SecretPaths {
   TlsPaths tls;            // none: connections are not encrypted
   std::string token_file;  // empty: everybody may call everything
+
+  bool operator==(const SecretPaths& other) const = default;
 };
 
 }  // namespace kvasir

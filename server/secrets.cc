@@ -24,44 +24,66 @@ std::string StampOf(const TlsPaths& paths) {
                       FileStamp(paths.client_ca));
 }
 
-absl::StatusOr<std::shared_ptr<const TokenTable>> ReadTokens(
-    const std::string& path) {
-  absl::StatusOr<std::vector<TokenEntry>> entries = ReadTokenFile(path);
-  if (entries.ok()) {
-    return std::make_shared<const TokenTable>(*std::move(entries));
-  }
-  return absl::Status(
-      entries.status().code(),
-      absl::StrCat("--token-file: ", entries.status().message()));
+// With the stamps of the files as they are now, and nothing read.
+Secrets::Staged Stamped(const SecretPaths& paths) {
+  Secrets::Staged staged;
+  staged.paths = paths;
+  staged.tls_stamp = StampOf(paths.tls);
+  staged.tokens_stamp = FileStamp(paths.token_file);
+  return staged;
 }
 
-// A log line per attempt; `what` is certificates or tokens.
-void Tell(const absl::Status& status, const char* what,
-          Secrets::Reloads& count) {
-  if (status.ok()) {
-    ++count.ok;
-    Log(LogLevel::kInfo, absl::StrCat("new ", what, " are in force"));
-    return;
+absl::Status ReadTls(Secrets::Staged& staged) {
+  if (!staged.paths.tls.enabled()) return absl::OkStatus();
+  ASSIGN_OR_RETURN(staged.tls, ReadTlsFiles(staged.paths.tls, absl::Now()));
+  return absl::OkStatus();
+}
+
+absl::Status ReadTokens(Secrets::Staged& staged) {
+  if (staged.paths.token_file.empty()) return absl::OkStatus();
+  absl::StatusOr<std::vector<TokenEntry>> entries =
+      ReadTokenFile(staged.paths.token_file);
+  if (!entries.ok()) {
+    return absl::Status(
+        entries.status().code(),
+        absl::StrCat("--token-file: ", entries.status().message()));
   }
-  ++count.failed;
-  Log(LogLevel::kError,
-      absl::StrCat("new ", what, " are not in order, the old ones stay"),
-      {{"reason", std::string(status.message())}});
+  staged.tokens = std::make_shared<const TokenTable>(*std::move(entries));
+  return absl::OkStatus();
+}
+
+std::string FaultOf(const absl::Status& status) {
+  return std::string(status.message());
 }
 
 }  // namespace
 
 absl::StatusOr<Secrets::Staged> Secrets::Read(const SecretPaths& paths) {
-  Staged staged;
-  staged.paths = paths;
-  staged.tls_stamp = StampOf(paths.tls);
-  staged.tokens_stamp = FileStamp(paths.token_file);
-  if (paths.tls.enabled()) {
-    ASSIGN_OR_RETURN(staged.tls, ReadTlsFiles(paths.tls, absl::Now()));
+  Staged staged = Stamped(paths);
+  RETURN_IF_ERROR(ReadTls(staged));
+  RETURN_IF_ERROR(ReadTokens(staged));
+  return staged;
+}
+
+absl::StatusOr<Secrets::Staged> Secrets::ReadAgain(const SecretPaths& paths) {
+  Staged staged = Stamped(paths);
+  const absl::Status tls = ReadTls(staged);
+  const absl::Status tokens = ReadTokens(staged);
+  {
+    absl::MutexLock lock(&mu_);
+    std::vector<Line> untold;
+    if (!tls.ok() && paths.tls == paths_.tls) {
+      Note({staged.tls_stamp, FaultOf(tls)}, tls_, "certificates", state_.tls,
+           untold);
+    }
+    // Of two faults the caller hears the first one.
+    if (tls.ok() && !tokens.ok() && paths.token_file == paths_.token_file) {
+      Note({staged.tokens_stamp, FaultOf(tokens)}, tokens_, "tokens",
+           state_.tokens, untold);
+    }
   }
-  if (!paths.token_file.empty()) {
-    ASSIGN_OR_RETURN(staged.tokens, ReadTokens(paths.token_file));
-  }
+  RETURN_IF_ERROR(tls);
+  RETURN_IF_ERROR(tokens);
   return staged;
 }
 
@@ -92,70 +114,113 @@ bool Secrets::Fits(const SecretPaths& paths) const {
 }
 
 void Secrets::Apply(Staged staged) {
-  absl::MutexLock lock(&mu_);
-  paths_ = std::move(staged.paths);
-  tls_stamp_ = std::move(staged.tls_stamp);
-  tokens_stamp_ = std::move(staged.tokens_stamp);
-  if (staged.tls.has_value()) TakeTls(*std::move(staged.tls));
-  if (staged.tokens != nullptr) guard_.SetTokens(std::move(staged.tokens));
-  WarnOfExpiry(absl::Now());
+  std::vector<Line> lines;
+  {
+    absl::MutexLock lock(&mu_);
+    paths_ = staged.paths;
+    tls_ = {staged.tls_stamp, ""};
+    tokens_ = {staged.tokens_stamp, ""};
+    Take(std::move(staged), lines);
+    WarnOfExpiry(absl::Now(), lines);
+  }
+  Write(lines);
 }
 
-void Secrets::TakeTls(TlsFiles files) {
+void Secrets::Take(Staged staged, std::vector<Line>& lines) {
+  if (staged.tls.has_value()) TakeTls(*std::move(staged.tls), lines);
+  if (staged.tokens != nullptr) guard_.SetTokens(std::move(staged.tokens));
+}
+
+void Secrets::TakeTls(TlsFiles files, std::vector<Line>& lines) {
   state_.has_tls = true;
   state_.has_client_ca = !files.client_ca.empty();
   state_.expiry = files.expiry;
   state_.client_ca_expiry = files.client_ca_expiry;
   if (files.key_open_to_all) {
-    Log(LogLevel::kWarning,
-        "every user of the machine may read or write the private key",
-        {{"file", paths_.tls.key}});
+    lines.push_back(
+        {LogLevel::kWarning,
+         "every user of the machine may read or write the private key",
+         {{"file", paths_.tls.key}}});
   }
   warned_ = absl::InfinitePast();
   identity_->Replace(std::move(files));
 }
 
+// Files are read without the lock: they may lie where reading takes long.
 void Secrets::Poll() {
-  absl::MutexLock lock(&mu_);
-  PollTls();
-  PollTokens();
-  WarnOfExpiry(absl::Now());
+  absl::MutexLock polling(&polling_);
+  Looked tls_before, tokens_before;
+  SecretPaths paths;
+  {
+    absl::MutexLock lock(&mu_);
+    paths = paths_;
+    tls_before = tls_;
+    tokens_before = tokens_;
+  }
+  const auto due = [](const Looked& before, const std::string& stamp) {
+    return before.stamp != stamp || !before.fault.empty();
+  };
+  // The stamps are older than what is read, so a later change is another one.
+  Staged staged = Stamped(paths);
+  const bool tls_due = due(tls_before, staged.tls_stamp);
+  const bool tokens_due = due(tokens_before, staged.tokens_stamp);
+  const absl::Status tls = tls_due ? ReadTls(staged) : absl::OkStatus();
+  const absl::Status tokens =
+      tokens_due ? ReadTokens(staged) : absl::OkStatus();
+  std::vector<Line> lines;
+  {
+    absl::MutexLock lock(&mu_);
+    // Unless a reload has looked at them meanwhile.
+    if (paths_ == paths && tls_ == tls_before && tokens_ == tokens_before) {
+      if (tls_due) {
+        Note({staged.tls_stamp, FaultOf(tls)}, tls_, "certificates", state_.tls,
+             lines);
+      }
+      if (tokens_due) {
+        Note({staged.tokens_stamp, FaultOf(tokens)}, tokens_, "tokens",
+             state_.tokens, lines);
+      }
+      Take(std::move(staged), lines);
+    }
+    WarnOfExpiry(absl::Now(), lines);
+  }
+  Write(lines);
 }
 
-void Secrets::PollTls() {
-  if (!paths_.tls.enabled()) return;
-  std::string stamp = StampOf(paths_.tls);
-  if (stamp == tls_stamp_) return;
-  // Taken before the files are read, so that a later change is another one.
-  tls_stamp_ = std::move(stamp);
-  absl::StatusOr<TlsFiles> files = ReadTlsFiles(paths_.tls, absl::Now());
-  Tell(files.status(), "certificates", state_.tls);
-  if (files.ok()) TakeTls(*std::move(files));
+void Secrets::Note(Looked found, Looked& looked, const char* what,
+                   Reloads& count, std::vector<Line>& lines) {
+  if (found == looked) return;
+  looked = std::move(found);
+  if (looked.fault.empty()) {
+    ++count.ok;
+    lines.push_back(
+        {LogLevel::kInfo, absl::StrCat("new ", what, " are in force"), {}});
+    return;
+  }
+  ++count.failed;
+  lines.push_back(
+      {LogLevel::kError,
+       absl::StrCat("new ", what, " are not in order, the old ones stay"),
+       {{"reason", looked.fault}}});
 }
 
-void Secrets::PollTokens() {
-  if (paths_.token_file.empty()) return;
-  std::string stamp = FileStamp(paths_.token_file);
-  if (stamp == tokens_stamp_) return;
-  tokens_stamp_ = std::move(stamp);
-  absl::StatusOr<std::shared_ptr<const TokenTable>> tokens =
-      ReadTokens(paths_.token_file);
-  Tell(tokens.status(), "tokens", state_.tokens);
-  if (tokens.ok()) guard_.SetTokens(*std::move(tokens));
-}
-
-void Secrets::WarnOfExpiry(absl::Time now) {
+void Secrets::WarnOfExpiry(absl::Time now, std::vector<Line>& lines) {
   if (now - warned_ < kWarnEvery) return;
   for (const auto& [option, end] :
        {std::pair{"--tls-cert", state_.expiry},
         std::pair{"--tls-client-ca", state_.client_ca_expiry}}) {
     if (!state_.has_tls || end - now > kExpiryWarning) continue;
     warned_ = now;
-    Log(LogLevel::kWarning, "a certificate expires soon",
-        {{"option", option},
-         {"at",
-          absl::FormatTime(absl::RFC3339_sec, end, absl::UTCTimeZone())}});
+    lines.push_back({LogLevel::kWarning,
+                     "a certificate expires soon",
+                     {{"option", option},
+                      {"at", absl::FormatTime(absl::RFC3339_sec, end,
+                                              absl::UTCTimeZone())}}});
   }
+}
+
+void Secrets::Write(const std::vector<Line>& lines) {
+  for (const Line& line : lines) Log(line.level, line.message, line.fields);
 }
 
 Secrets::State Secrets::state() const {

@@ -65,38 +65,52 @@ class StartWarmup::Sink final : public WarmSink {
     return status_.has_value();
   }
 
-  void LogEnd() const {
-    absl::MutexLock lock(&mu_);
-    int64_t tokens = 0;
+  // Both copy what they tell: the engine waits for the lock, and a log can be
+  // slow.
+  void LogEnd() const ABSL_LOCKS_EXCLUDED(mu_) {
     std::vector<int> missing;
-    for (size_t i = 0; i < lines_.size(); ++i) {
-      const bool known = i < prefixes_.size();
-      if (known) tokens += prefixes_[i].resident_tokens;
-      if (known && prefixes_[i].status.ok()) continue;
-      if (missing.size() < kMaxNamedLines) missing.push_back(lines_[i]);
+    int64_t tokens = 0;
+    size_t prefixes = 0;
+    size_t refused = 0;
+    absl::Status status;
+    {
+      absl::MutexLock lock(&mu_);
+      for (size_t i = 0; i < lines_.size(); ++i) {
+        const bool known = i < prefixes_.size();
+        if (known) tokens += prefixes_[i].resident_tokens;
+        if (known && prefixes_[i].status.ok()) continue;
+        if (missing.size() < kMaxNamedLines) missing.push_back(lines_[i]);
+      }
+      prefixes = lines_.size();
+      refused = refused_;
+      status = *status_;
     }
-    if (status_->ok() && refused_ == 0) {
+    if (status.ok() && refused == 0) {
       return Log(LogLevel::kInfo, "the cache is warm",
-                 {{"prefixes", absl::StrCat(lines_.size())},
+                 {{"prefixes", absl::StrCat(prefixes)},
                   {"resident_tokens", absl::StrCat(tokens)}});
     }
     Log(LogLevel::kWarning, "the cache is not as warm as it should be",
-        {{"prefixes", absl::StrCat(lines_.size() + refused_)},
+        {{"prefixes", absl::StrCat(prefixes + refused)},
          {"resident_tokens", absl::StrCat(tokens)},
-         {"refused", absl::StrCat(refused_)},
+         {"refused", absl::StrCat(refused)},
          {"missing_lines", absl::StrJoin(missing, ",")},
-         {"reason", std::string(status_->message())}});
+         {"reason", std::string(status.message())}});
   }
 
-  void LogDeadline(absl::Duration deadline) const {
-    absl::MutexLock lock(&mu_);
+  void LogDeadline(absl::Duration deadline) const ABSL_LOCKS_EXCLUDED(mu_) {
+    WarmReport report;
+    {
+      absl::MutexLock lock(&mu_);
+      report = report_;
+    }
     Log(LogLevel::kWarning,
         "the warm-up is not done by its deadline and goes on",
         {{"deadline", absl::FormatDuration(deadline)},
-         {"done", absl::StrCat(report_.done_count)},
+         {"done", absl::StrCat(report.done_count)},
          {"missing",
-          absl::StrCat(total_ - static_cast<size_t>(report_.done_count))},
-         {"computed_tokens", absl::StrCat(report_.computed_tokens)}});
+          absl::StrCat(total_ - static_cast<size_t>(report.done_count))},
+         {"computed_tokens", absl::StrCat(report.computed_tokens)}});
   }
 
  private:

@@ -14,6 +14,7 @@
 #include "openssl/err.h"
 #include "openssl/evp.h"
 #include "openssl/pem.h"
+#include "openssl/ssl.h"
 #include "openssl/x509.h"
 
 #include "cache/base/status_macros.h"
@@ -114,6 +115,28 @@ absl::Status CheckTimes(std::string_view option, const std::string& path,
   return absl::OkStatus();
 }
 
+// Whether a library for TLS takes them, as gRPC will give them to it: a key
+// that is too short, for one, is refused there, and gRPC has no way to say so.
+absl::Status CheckUsable(const TlsPaths& paths,
+                         const std::vector<Certificate>& chain, EVP_PKEY* key) {
+  const std::unique_ptr<SSL_CTX, Freed<SSL_CTX_free>> context(
+      SSL_CTX_new(TLS_method()));
+  bool taken = context != nullptr &&
+               SSL_CTX_use_certificate(context.get(), chain.front().get()) == 1;
+  for (size_t i = 1; taken && i < chain.size(); ++i) {
+    taken = SSL_CTX_add1_chain_cert(context.get(), chain[i].get()) == 1;
+  }
+  taken = taken && SSL_CTX_use_PrivateKey(context.get(), key) == 1;
+  if (taken) return absl::OkStatus();
+  const char* const why = ERR_reason_error_string(ERR_peek_last_error());
+  const absl::Status fault =
+      Fault("--tls-cert", paths.cert,
+            absl::StrCat("wanted certificates that TLS takes, found ",
+                         why == nullptr ? "others" : why));
+  ERR_clear_error();
+  return fault;
+}
+
 absl::Status ReadIdentity(const TlsPaths& paths, absl::Time now,
                           TlsFiles& files) {
   ASSIGN_OR_RETURN(SmallFile cert, Read("--tls-cert", paths.cert));
@@ -133,6 +156,7 @@ absl::Status ReadIdentity(const TlsPaths& paths, absl::Time now,
                  absl::StrCat("wanted the key of the first certificate in ",
                               paths.cert, ", found another one"));
   }
+  RETURN_IF_ERROR(CheckUsable(paths, chain, key.get()));
   files.cert = std::move(cert.text);
   files.key = std::move(key_file.text);
   files.key_open_to_all = key_file.open_to_all();

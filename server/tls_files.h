@@ -29,8 +29,8 @@ struct TlsFiles {
 
 // Reads the files of `paths`, which is enabled, and checks that a handshake at
 // `now` could succeed: certificates that are readable, in force, and a key that
-// belongs to the first of them. Of the roots for clients one in force is
-// enough.
+// belongs to the first of them and is strong enough. Of the roots for clients
+// one in force is enough.
 //
 // Errors are INVALID_ARGUMENT or NOT_FOUND with the option and the file, and
 // nothing of what is in it.

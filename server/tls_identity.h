@@ -18,8 +18,10 @@ namespace kvasir {
 // are open stay as they are. TLS 1.2 and 1.3.
 //
 // gRPC asks for the files at each handshake (its certificate config fetcher),
-// so a new identity takes effect in one step, key and certificate together. Any
-// thread; outlives the servers that its credentials were given to.
+// so a new identity takes effect in one step, key and certificate together. It
+// does not tell whether it takes them, and asks for them once: what it would
+// refuse ReadTlsFiles() has to. Any thread; outlives the servers that its
+// credentials were given to.
 class TlsIdentity {
  public:
   explicit TlsIdentity(TlsFiles files);

@@ -16,6 +16,7 @@
 #include "cache/base/status_macros.h"
 #include "server/small_file.h"
 #include "server/text.h"
+#include "server/yaml_place.h"
 #include "yaml-cpp/yaml.h"
 
 namespace kvasir {
@@ -50,7 +51,7 @@ class TokenReader {
 
   absl::Status Fault(const YAML::Mark& mark, std::string_view what) const {
     return absl::InvalidArgumentError(
-        absl::StrCat(name_, ":", mark.line + 1, ": ", View(what)));
+        absl::StrCat(YamlPlace(name_, mark), ": ", View(what)));
   }
 
  private:

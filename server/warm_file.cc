@@ -17,6 +17,7 @@
 #include "cache/retention.h"
 #include "engine/model/utf8.h"
 #include "server/config_values.h"
+#include "server/yaml_place.h"
 #include "yaml-cpp/yaml.h"
 
 namespace kvasir {
@@ -26,9 +27,7 @@ namespace {
 class Place {
  public:
   Place(const std::string& name, const YAML::Node& node)
-      // An empty document has no line.
-      : text_(
-            absl::StrCat(name, ":", std::max(node.Mark().line, 0) + 1, ": ")) {}
+      : text_(absl::StrCat(YamlPlace(name, node.Mark()), ": ")) {}
 
   absl::Status Fault(std::string_view what) const {
     return absl::InvalidArgumentError(
@@ -222,7 +221,7 @@ absl::StatusOr<WarmFile> ParseWarmFile(const std::string& name,
     return ReadRoot(name, YAML::Load(text));
   } catch (const YAML::Exception& error) {
     return absl::InvalidArgumentError(
-        absl::StrCat(name, ":", error.mark.line + 1, ": ", error.msg));
+        absl::StrCat(YamlPlace(name, error.mark), ": ", error.msg));
   }
 }
 

@@ -355,6 +355,46 @@ TEST_F(SecurityLiveTest, NewCertificatesComeIntoForceWithoutARestart) {
                         "{role=\"server\"}"));
 }
 
+// A fault that is not in the files' bytes goes away without a new file; and one
+// fault is one line, whoever looks at it how often.
+TEST_F(SecurityLiveTest, FaultsAreToldOnceAndTriedAgain) {
+  const TestCertificate first({});
+  const TestCertificate soon({.begins = absl::Seconds(3)});
+  UseTls(first);
+  UseTokens();
+  Start();
+  testing::internal::CaptureStderr();
+  Secrets& secrets = live_->server().secrets();
+  ReplaceFile(config_.secrets.tls.key, soon.key_pem());
+  ReplaceFile(config_.secrets.tls.cert, soon.pem());
+  WriteTokens("tokens: [broken");
+  // As on SIGHUP, whose caller says what it hears.
+  EXPECT_FALSE(secrets.ReadAgain(config_.secrets).ok());
+  secrets.Poll();
+  secrets.Poll();
+  EXPECT_FALSE(secrets.ReadAgain(config_.secrets).ok());
+  // A connection is made, on which a token is asked for.
+  EXPECT_EQ(CallWith(Trusting(first)).error_code(), grpc::UNAUTHENTICATED);
+  EXPECT_TRUE(Eventually([&] {
+    secrets.Poll();
+    return secrets.state().tls.ok == 1;
+  })) << "its time has come";
+  EXPECT_EQ(CallWith(Trusting(soon)).error_code(), grpc::UNAUTHENTICATED);
+  const std::string lines = testing::internal::GetCapturedStderr();
+  const auto count = [&lines](const std::string& what) {
+    int times = 0;
+    for (size_t at = lines.find(what); at != std::string::npos;
+         at = lines.find(what, at + 1)) {
+      ++times;
+    }
+    return times;
+  };
+  // A key without its certificate may have been seen by the watch, too.
+  EXPECT_LE(count("new certificates are not in order"), 2) << lines;
+  EXPECT_LE(count("is not before"), 1) << lines;
+  EXPECT_EQ(count("new tokens are not in order"), 1) << lines;
+}
+
 // The daemon's own watch finds them, too.
 TEST_F(SecurityLiveTest, FilesAreWatched) {
   const TestCertificate first({});

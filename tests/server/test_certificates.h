@@ -10,6 +10,7 @@
 #include "gtest/gtest.h"
 #include "openssl/evp.h"
 #include "openssl/pem.h"
+#include "openssl/rsa.h"
 #include "openssl/x509.h"
 #include "openssl/x509v3.h"
 
@@ -24,10 +25,13 @@ class TestCertificate {
     absl::Duration begins = -absl::Hours(1);  // from now
     absl::Duration ends = absl::Hours(24 * 365);
     const TestCertificate* issuer = nullptr;  // itself
+    unsigned rsa_bits = 0;                    // of its key; 0: a P-256 one
   };
 
   explicit TestCertificate(const Options& options)
-      : key_(EVP_EC_gen("P-256"), EVP_PKEY_free),
+      : key_(options.rsa_bits > 0 ? EVP_RSA_gen(options.rsa_bits)
+                                  : EVP_EC_gen("P-256"),
+             EVP_PKEY_free),
         certificate_(X509_new(), X509_free) {
     X509* const x = certificate_.get();
     X509_set_version(x, 2);

@@ -88,6 +88,20 @@ TEST_F(TlsFilesTest, FaultsNameOptionAndFile) {
   ExpectFault("--tls-cert", paths_.cert, "cannot read");
 }
 
+// gRPC would be given them at a handshake and refuse them, and the old identity
+// stay in force until it ends, though the log calls the new one in force.
+TEST_F(TlsFilesTest, WhatHandshakesWouldRefuseIsRefused) {
+  const TestCertificate weak{{.rsa_bits = 512}};
+  Write("tls_cert.pem", weak.pem());
+  Write("tls_key.pem", weak.key_pem());
+  ExpectFault("--tls-cert", paths_.cert, "wanted certificates that TLS takes");
+  const TestCertificate strong{{.rsa_bits = 2048}};
+  Write("tls_cert.pem", strong.pem() + leaf_.pem());
+  Write("tls_key.pem", strong.key_pem());
+  const absl::Status taken = ReadTlsFiles(paths_, absl::Now()).status();
+  EXPECT_TRUE(taken.ok()) << taken;
+}
+
 // A bundle of roots may keep old ones for a while.
 TEST_F(TlsFilesTest, OneRootInForceIsEnough) {
   const TestCertificate old{

@@ -56,7 +56,7 @@ TEST(ParseTokens, FaultsNameLineAndWishAndNeverWhatStandsThere) {
     std::string text;
     const char* says;
   } kFaults[] = {
-      {"", "wanted `tokens:` and a list"},
+      {"", "f: wanted `tokens:` and a list"},
       {"tokens: " + secret, "f:1: wanted `tokens:` and a list"},
       {"tokens: []", "wanted at least one"},
       {secret + ": x", "wanted `tokens:`"},

@@ -59,7 +59,7 @@ TEST(WarmFileTest, EveryKindOfPrefixWithItsSettingsAndLine) {
 // Whoever wrote the file must find the fault without the model being loaded.
 TEST(WarmFileTest, FaultsAreNamedWithTheirLine) {
   const std::pair<const char*, const char*> kFaults[] = {
-      {"", "w:1: wanted one key, \"prefixes\""},
+      {"", "w: wanted one key, \"prefixes\""},
       {"[1, 2]", "w:1: wanted one key, \"prefixes\""},
       {"prefixes: 7", "w:1: prefixes: wanted a list"},
       {"prefixes: []", "w:1: prefixes: wanted a list"},
