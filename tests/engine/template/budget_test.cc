@@ -173,5 +173,23 @@ TEST(Budget, EveryFilterTestAndMethodAsksIt) {
   }
 }
 
+// A tuple's text is made for every look at a dict, and may be long.
+TEST(Budget, TuplesAsKeysAreCharged) {
+  EXPECT_EQ(*Render("{% set d = {(1, 'a'): 'x', ('s1:a',): 'y', ((1,), 'a'): "
+                    "'z'} %}{{ d[(1.0, 'a')] }}{{ d[('s1:a',)] }}"
+                    "{{ d[('a',)] is defined }}{{ d[((true,), 'a')] }}"
+                    "{{ (1,) in d }}"),
+            "xyFalsezFalse");
+  for (const std::string look :
+       {"d[t]", "t in d", "d.get(t)", "{t: 1}", "[t]|unique|list", "d == e"}) {
+    const auto text = Render(
+        "{% set t = ('x' * 60000,) %}{% set d = {t: 1} %}"
+        "{% set e = {t: 1} %}{% for i in range(100000) %}{% set x = " +
+        look + " %}{% endfor %}");
+    ASSERT_FALSE(text.ok()) << look;
+    EXPECT_TRUE(absl::IsResourceExhausted(text.status())) << look;
+  }
+}
+
 }  // namespace
 }  // namespace kvasir::jinja
