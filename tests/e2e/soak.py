@@ -74,7 +74,7 @@ BAD = [
     'text: "x" output { stream_interval: -1 }',
     'text: "x" stopping { strings: "" }',
     'text: "x" sampling { logit_bias { key: 4000000000 value: 1 } }',
-    'chat { messages { role: "nobody" content: "x" } }',
+    'chat { messages { role: "user" content: "x" } tools: "{" }',
     'text: "x" constraint { json_schema: "{}" }',
     'text: "x" max_time { seconds: -1 }',
 ]
