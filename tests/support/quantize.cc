@@ -10,6 +10,34 @@
 namespace kvasir {
 namespace {
 
+// IEEE 754 half precision, rounding to nearest even; not the backend's own,
+// which tests compare with what is made here.
+uint16_t HalfFromFloat(float value) {
+  const uint16_t sign = std::signbit(value) ? 0x8000 : 0;
+  const double magnitude = std::fabs(static_cast<double>(value));
+  if (!(magnitude < 65520)) return sign | (std::isnan(value) ? 0x7e00 : 0x7c00);
+  // Numbers below 2^-14 share its exponent and keep a step of 2^-24.
+  const int exponent =
+      std::max(magnitude > 0 ? std::ilogb(magnitude) : -14, -14);
+  const double steps = std::nearbyint(std::ldexp(magnitude, 10 - exponent));
+  const int bits = (exponent + 14) * 1024 + static_cast<int>(steps);
+  return static_cast<uint16_t>(sign | bits);
+}
+
+float FloatFromHalf(uint16_t half) {
+  const int exponent = half >> 10 & 31;
+  const int mantissa = half & 1023;
+  float magnitude;
+  if (exponent == 31) {
+    magnitude = mantissa == 0 ? INFINITY : NAN;
+  } else if (exponent == 0) {
+    magnitude = std::ldexp(static_cast<float>(mantissa), -24);
+  } else {
+    magnitude = std::ldexp(static_cast<float>(1024 + mantissa), exponent - 25);
+  }
+  return half & 0x8000 ? -magnitude : magnitude;
+}
+
 constexpr int kSmallBlock = 32;   // Q4_0 Q4_1 Q5_0 Q5_1 Q8_0
 constexpr int kSuperBlock = 256;  // Q4_K Q5_K Q6_K
 
@@ -234,32 +262,6 @@ std::string Quantize(DType type, absl::Span<const float> values) {
     QuantizeBlock(type, values.subspan(begin, block), out);
   }
   return out;
-}
-
-uint16_t HalfFromFloat(float value) {
-  const uint16_t sign = std::signbit(value) ? 0x8000 : 0;
-  const double magnitude = std::fabs(static_cast<double>(value));
-  if (!(magnitude < 65520)) return sign | (std::isnan(value) ? 0x7e00 : 0x7c00);
-  // Numbers below 2^-14 share its exponent and keep a step of 2^-24.
-  const int exponent =
-      std::max(magnitude > 0 ? std::ilogb(magnitude) : -14, -14);
-  const double steps = std::nearbyint(std::ldexp(magnitude, 10 - exponent));
-  const int bits = (exponent + 14) * 1024 + static_cast<int>(steps);
-  return static_cast<uint16_t>(sign | bits);
-}
-
-float FloatFromHalf(uint16_t half) {
-  const int exponent = half >> 10 & 31;
-  const int mantissa = half & 1023;
-  float magnitude;
-  if (exponent == 31) {
-    magnitude = mantissa == 0 ? INFINITY : NAN;
-  } else if (exponent == 0) {
-    magnitude = std::ldexp(static_cast<float>(mantissa), -24);
-  } else {
-    magnitude = std::ldexp(static_cast<float>(1024 + mantissa), exponent - 25);
-  }
-  return half & 0x8000 ? -magnitude : magnitude;
 }
 
 }  // namespace kvasir

@@ -15,10 +15,6 @@ namespace kvasir {
 // the best ones. The number of values must be a multiple of the type's block.
 std::string Quantize(DType type, absl::Span<const float> values);
 
-// IEEE 754 half precision, rounding to nearest even.
-uint16_t HalfFromFloat(float value);
-float FloatFromHalf(uint16_t half);
-
 }  // namespace kvasir
 
 #endif  // KVASIR_TESTS_SUPPORT_QUANTIZE_H_
