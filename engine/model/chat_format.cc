@@ -62,14 +62,14 @@ absl::Status CutBehindMarked(std::string_view content,
     return absl::InvalidArgumentError(
         "continue_final_message: wanted a last message with text; found none");
   }
-  size_t marked_bytes = 0;
+  size_t marked_bytes = 0;  // without the blanks at the ends of each stretch
   size_t end = 0;
   for (size_t i = 0; i < runs.size(); ++i) {
     if (!runs[i].marked) continue;
-    marked_bytes += runs[i].text.size();
+    marked_bytes += Bare(runs[i].text).size();
     end = i + 1;
   }
-  if (marked_bytes > message.size()) {
+  if (marked_bytes > bare.size()) {
     return absl::InvalidArgumentError(
         "continue_final_message: wanted a template that prints the last "
         "message once; found one that prints more");
@@ -105,6 +105,13 @@ absl::Status CheckConversation(const Conversation& conversation) {
     return absl::InvalidArgumentError(
         "continue_final_message: wanted add_generation_prompt to be false with "
         "it; found true");
+  }
+  const size_t calls = conversation.messages.back().tool_calls.size();
+  if (conversation.continue_final_message && calls > 0) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "continue_final_message: wanted a last message without tool_calls; "
+        "found ",
+        calls));
   }
   return absl::OkStatus();
 }

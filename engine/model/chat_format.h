@@ -38,7 +38,8 @@ struct Conversation {
   // Whether the last message is left open, so that the model goes on with it:
   // the text ends behind the last byte of it that the template prints. Refused
   // if the template prints it altered, other than at its ends, or twice. Not
-  // with add_generation_prompt.
+  // with add_generation_prompt, nor with a last message that has tool calls,
+  // which the text would lack.
   bool continue_final_message = false;
   absl::Time now;  // for templates that print the date; taken as UTC
 };

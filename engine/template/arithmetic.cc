@@ -160,7 +160,7 @@ absl::StatusOr<Value> AddSequences(Runtime& runtime, const Sequence& left,
 
 absl::StatusOr<Value> RepeatText(Runtime& runtime, const Text& text,
                                  int64_t count) {
-  if (count <= 0 || text.empty()) return Value::String(Text());
+  if (count <= 0 || text.empty()) return MakeText(runtime, Text());
   const auto times = static_cast<size_t>(count);
   const size_t each =
       text.size() + (text.runs().size() - 1) * sizeof(Text::Run);

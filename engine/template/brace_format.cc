@@ -182,6 +182,7 @@ absl::StatusOr<Value> BraceReader::Resolve(std::string_view name) {
   Reader reader(name);
   ASSIGN_OR_RETURN(Value value, First(reader.TakeUntil(".[")));
   while (!reader.empty()) {
+    RETURN_IF_ERROR(runtime_.budget.Step());
     if (reader.Take('.')) {
       ASSIGN_OR_RETURN(value,
                        GetAttribute(runtime_, value, reader.TakeUntil(".[")));
@@ -241,10 +242,11 @@ absl::Status BraceReader::ReadField(std::string_view field) {
 
 absl::StatusOr<Value> BraceReader::Read() {
   const std::string_view all = format_.view();
+  RETURN_IF_ERROR(runtime_.budget.Scan(all.size()));
   for (size_t at = 0; at < all.size();) {
     const size_t mark = std::min(all.find_first_of("{}", at), all.size());
-    out_.Append(format_, at, mark);
     RETURN_IF_ERROR(runtime_.budget.Produce(mark - at + 1));
+    out_.Append(format_, at, mark);
     if (mark == all.size()) break;
     if (mark + 1 < all.size() && all[mark + 1] == all[mark]) {
       out_.Append(format_, mark, mark + 1);

@@ -53,7 +53,7 @@ Object::Found Macro::Attribute(Runtime& runtime, std::string_view name) {
   return std::optional<Value>(std::move(value));
 }
 
-std::optional<Value> Loop::Count(std::string_view name) const {
+Object::Found Loop::Count(Runtime& runtime, std::string_view name) const {
   const auto index = static_cast<int64_t>(index_);
   const auto length = static_cast<int64_t>(items_.size());
   if (name == "index") return Value::Int(index + 1);
@@ -66,14 +66,16 @@ std::optional<Value> Loop::Count(std::string_view name) const {
   if (name == "depth") return Value::Int(recursion_ + 1);
   if (name == "depth0") return Value::Int(recursion_);
   if (name == "previtem") {
-    if (index == 0) return Value::Undefined("there is no previous item");
+    if (index == 0) return MakeUndefined(runtime, "there is no previous item");
     return items_[index_ - 1];
   }
   if (name == "nextitem") {
-    if (index + 1 == length) return Value::Undefined("there is no next item");
+    if (index + 1 == length) {
+      return MakeUndefined(runtime, "there is no next item");
+    }
     return items_[index_ + 1];
   }
-  return std::nullopt;
+  return std::optional<Value>();
 }
 
 Object::Found Loop::Attribute(Runtime& runtime, std::string_view name) {
@@ -81,7 +83,7 @@ Object::Found Loop::Attribute(Runtime& runtime, std::string_view name) {
   if (name == "changed") {
     return Method(runtime, CallChanged, shared_from_this());
   }
-  return Count(name);
+  return Count(runtime, name);
 }
 
 absl::StatusOr<bool> Loop::Changed(Runtime& runtime, const ValueList& values) {

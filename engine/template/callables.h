@@ -64,7 +64,7 @@ class Loop : public Object, public std::enable_shared_from_this<Loop> {
 
  private:
   // The attributes that are no methods.
-  std::optional<Value> Count(std::string_view name) const;
+  Found Count(Runtime& runtime, std::string_view name) const;
 
   ValueList items_;
   size_t index_ = 0;

@@ -16,16 +16,6 @@ Evaluator::~Evaluator() {
   for (const ScopePtr& scope : closures_) scope->Clear();
 }
 
-absl::Status Evaluator::Level::Check(int line) const {
-  evaluator_->line_ = line;
-  if (evaluator_->depth_ > kMaxEvaluationDepth) {
-    return absl::ResourceExhaustedError(absl::StrCat(
-        "wanted calls and blocks nested at most ", kMaxEvaluationDepth,
-        " deep (kMaxEvaluationDepth); found more"));
-  }
-  return evaluator_->runtime_.budget.Step();
-}
-
 absl::StatusOr<Text> Evaluator::Run() {
   const auto scope = std::make_shared<Scope>(nullptr);
   Flow flow = Flow::kNext;
@@ -193,6 +183,7 @@ absl::Status Evaluator::Assign(const Target& target, const Value& value,
 
 absl::StatusOr<Text> Evaluator::Capture(const Block& block,
                                         const ScopePtr& scope, Flow& flow) {
+  RETURN_IF_ERROR(runtime_.budget.Produce(sizeof(Text)));
   Text text;
   Text* const outside = std::exchange(out_, &text);
   FlowOr end = RunBlock(block, scope);
@@ -346,7 +337,8 @@ absl::StatusOr<Value> Evaluator::CallMacro(const Macro& macro,
                                            const Arguments& arguments) {
   const auto scope = std::make_shared<Scope>(macro.closure());
   if (macro.body().caller >= 0) {
-    scope->Set(macro.body().caller, Value::Undefined("No caller defined"));
+    ASSIGN_OR_RETURN(Value none, MakeUndefined(runtime_, "No caller defined"));
+    scope->Set(macro.body().caller, std::move(none));
   }
   RETURN_IF_ERROR(BindParameters(macro, arguments, *scope));
   Flow flow = Flow::kNext;
@@ -362,6 +354,7 @@ absl::StatusOr<Value> Evaluator::CallLoop(const Loop& loop,
   }
   ASSIGN_OR_RETURN(const Bound bound, Bind(arguments, {"iterable"}));
   RETURN_IF_ERROR(Need(bound[0], "iterable"));
+  RETURN_IF_ERROR(runtime_.budget.Produce(sizeof(Text)));
   Text text;
   Text* const outside = std::exchange(out_, &text);
   const FlowOr end = RunLoop(loop.statement(), *bound[0], loop.outside(),

@@ -42,14 +42,16 @@ class Evaluator {
   // Counts a step and, for as long as it lives, a level of depth.
   class Level {
    public:
-    explicit Level(Evaluator* evaluator) : evaluator_(evaluator) {
-      ++evaluator_->depth_;
+    explicit Level(Evaluator* evaluator)
+        : evaluator_(evaluator), depth_(&evaluator->runtime_) {}
+    absl::Status Check(int line) const {
+      evaluator_->line_ = line;
+      return depth_.Check();
     }
-    ~Level() { --evaluator_->depth_; }
-    absl::Status Check(int line) const;
 
    private:
     Evaluator* evaluator_;
+    DepthLevel depth_;
   };
 
   // evaluator.cc
@@ -117,7 +119,6 @@ class Evaluator {
   Text* out_ = nullptr;              // where statements print now
   const Value* captured_ = nullptr;  // the text that a block's filter is for
   const Value* caller_ = nullptr;    // of a call block, for its one call
-  int depth_ = 0;
   int line_ = 1;
   std::vector<ScopePtr> closures_;  // that macros or loops refer to
 };

@@ -148,6 +148,7 @@ absl::StatusOr<Value> Evaluator::EvaluateArithmetic(
 
 absl::StatusOr<Value> Evaluator::EvaluateConcat(const Expression& expression,
                                                 Scope& scope) {
+  RETURN_IF_ERROR(runtime_.budget.Produce(sizeof(Text)));
   Text joined;
   for (const ExpressionPtr& operand : expression.operands) {
     ASSIGN_OR_RETURN(const Value value, Evaluate(*operand, scope));

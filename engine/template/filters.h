@@ -1,7 +1,6 @@
 #ifndef KVASIR_ENGINE_TEMPLATE_FILTERS_H_
 #define KVASIR_ENGINE_TEMPLATE_FILTERS_H_
 
-#include <memory>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -34,8 +33,7 @@ absl::StatusOr<Value> Lazy(Runtime& runtime, const Value& self,
                            const Arguments& arguments) {
   absl::StatusOr<Value> out = kFilter(runtime, self, arguments);
   if (!absl::IsInvalidArgument(out.status())) return out;
-  return Value::FromObject(
-      std::make_shared<Generator>(std::move(out).status()));
+  return MakeFaultyGenerator(runtime, std::move(out).status());
 }
 
 // The `attribute` argument of a filter: a name, names joined by dots, or an

@@ -39,7 +39,7 @@ absl::StatusOr<Value> Range(Runtime& runtime, const Value&,
     items.push_back(Value::Int(at));
     if (__builtin_add_overflow(at, step, &at)) break;
   }
-  return MakeSequence(runtime, Sequence::Kind::kRange, std::move(items));
+  return MakeRange(runtime, {start, stop, step}, std::move(items));
 }
 
 // What dict() and namespace() take: a dict or pairs, and keywords.
@@ -124,8 +124,8 @@ absl::StatusOr<Value> StrftimeNow(Runtime& runtime, const Value&,
   ASSIGN_OR_RETURN(const Bound bound, Bind(arguments, {"format"}));
   RETURN_IF_ERROR(Need(bound[0], "format"));
   ASSIGN_OR_RETURN(const std::string_view format, BytesOr(bound[0], ""));
-  RETURN_IF_ERROR(runtime.budget.Produce(format.size()));
-  ASSIGN_OR_RETURN(std::string text, FormatTime(format, runtime.now));
+  ASSIGN_OR_RETURN(std::string text,
+                   FormatTime(runtime.budget, format, runtime.now));
   return MakeText(runtime, Text(std::move(text), /*trusted=*/false));
 }
 

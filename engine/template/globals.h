@@ -20,8 +20,8 @@ FunctionTable Globals();
 inline constexpr size_t kMaxRaisedBytes = 1024;
 
 // `time` as strftime() writes it in UTC and English. INVALID_ARGUMENT for an
-// unknown conversion.
-absl::StatusOr<std::string> FormatTime(std::string_view format,
+// unknown conversion; charged conversion by conversion.
+absl::StatusOr<std::string> FormatTime(Budget& budget, std::string_view format,
                                        absl::Time time);
 
 }  // namespace kvasir::jinja

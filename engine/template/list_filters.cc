@@ -44,7 +44,7 @@ absl::StatusOr<Value> First(Runtime& runtime, const Value& self,
     RETURN_IF_ERROR(Iterate(runtime, self).status());
   }
   if (first.has_value()) return *std::move(first);
-  return Value::Undefined("No first item, sequence was empty.");
+  return MakeUndefined(runtime, "No first item, sequence was empty.");
 }
 
 absl::StatusOr<Value> Last(Runtime& runtime, const Value& self,
@@ -52,8 +52,9 @@ absl::StatusOr<Value> Last(Runtime& runtime, const Value& self,
   RETURN_IF_ERROR(Bind(arguments, {}).status());
   const std::optional<int64_t> length = LengthOf(self);
   if (!length.has_value()) return TypeFault("it has no last item", self);
-  if (*length == 0)
-    return Value::Undefined("No last item, sequence was empty.");
+  if (*length == 0) {
+    return MakeUndefined(runtime, "No last item, sequence was empty.");
+  }
   if (self.is_dict()) return self.AsDict().items().back().first;
   if (self.is_sequence()) return self.AsSequence().items.back();
   return CharacterOf(runtime, self.AsText(), static_cast<size_t>(*length - 1));
@@ -88,6 +89,7 @@ absl::StatusOr<Value> JoinFilter(Runtime& runtime, const Value& self,
   ASSIGN_OR_RETURN(const AttributeGetter getter,
                    AttributeGetter::Create(runtime, bound[1]));
   ASSIGN_OR_RETURN(const ValueList items, Iterate(runtime, self));
+  RETURN_IF_ERROR(runtime.budget.Produce(sizeof(Text)));
   Text out;
   for (size_t i = 0; i < items.size(); ++i) {
     if (i > 0) {
@@ -348,7 +350,7 @@ absl::StatusOr<Value> Extreme(Runtime& runtime, const Value& self,
                    AttributeGetter::Create(runtime, bound[1]));
   ASSIGN_OR_RETURN(const ValueList items, Iterate(runtime, self));
   if (items.empty()) {
-    return Value::Undefined("No aggregated item, sequence was empty.");
+    return MakeUndefined(runtime, "No aggregated item, sequence was empty.");
   }
   size_t best = 0;
   Value best_key;

@@ -149,6 +149,26 @@ absl::StatusOr<SliceBounds> ResolveSlice(int64_t size, const Value& start,
   return out;
 }
 
+// The range that a slice of a range is. INVALID_ARGUMENT if its bounds take
+// more than 64 bits.
+absl::StatusOr<RangeBounds> SliceRange(const RangeBounds& range,
+                                       const SliceBounds& slice,
+                                       const Value& step) {
+  RangeBounds out;
+  const int64_t by = step.is_none() ? 1 : step.AsInt();
+  int64_t from = 0;
+  int64_t to = 0;
+  if (__builtin_mul_overflow(range.step, by, &out.step) ||
+      __builtin_mul_overflow(range.step, slice.start, &from) ||
+      __builtin_add_overflow(range.start, from, &out.start) ||
+      __builtin_mul_overflow(range.step, slice.stop, &to) ||
+      __builtin_add_overflow(range.start, to, &out.stop)) {
+    return absl::InvalidArgumentError(
+        "wanted a range of integers of 64 bits; found larger ones");
+  }
+  return out;
+}
+
 Text SliceText(const Text& text, const SliceBounds& bounds) {
   if (bounds.step == 1) {
     const size_t from = text.OffsetOf(static_cast<size_t>(bounds.start));
@@ -385,6 +405,11 @@ absl::StatusOr<Value> GetSlice(Runtime& runtime, const Value& object,
        bounds->step > 0 ? i < bounds->stop : i > bounds->stop;
        i += bounds->step) {
     out.push_back(items[static_cast<size_t>(i)]);
+  }
+  if (object.AsSequence().kind == Sequence::Kind::kRange) {
+    ASSIGN_OR_RETURN(const RangeBounds range,
+                     SliceRange(object.AsSequence().bounds, *bounds, step));
+    return MakeRange(runtime, range, std::move(out));
   }
   return MakeSequence(runtime, object.AsSequence().kind, std::move(out));
 }

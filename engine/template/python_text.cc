@@ -94,14 +94,9 @@ absl::Status Writer::WriteDict(const Dict& dict) {
   return Add("}");
 }
 
-std::string RangeRepr(const Sequence& range) {
-  const ValueList& items = range.items;
-  const int64_t first = items.empty() ? 0 : items[0].AsInt();
-  const int64_t step =
-      items.size() < 2 ? 1 : items[1].AsInt() - items[0].AsInt();
-  const int64_t last = items.empty() ? 0 : items.back().AsInt() + step;
-  std::string out = absl::StrCat("range(", first, ", ", last);
-  if (step != 1) absl::StrAppend(&out, ", ", step);
+std::string RangeRepr(const RangeBounds& bounds) {
+  std::string out = absl::StrCat("range(", bounds.start, ", ", bounds.stop);
+  if (bounds.step != 1) absl::StrAppend(&out, ", ", bounds.step);
   return out + ")";
 }
 
@@ -139,7 +134,7 @@ absl::Status Writer::Write(const Value& value) {
       RETURN_IF_ERROR(WriteItems(sequence));
       return Add(sequence.items.size() == 1 ? ",)" : ")");
     case Sequence::Kind::kRange:
-      return Add(RangeRepr(sequence));
+      return Add(RangeRepr(sequence.bounds));
     case Sequence::Kind::kView:
       RETURN_IF_ERROR(Add("dict_view(["));
       RETURN_IF_ERROR(WriteItems(sequence));

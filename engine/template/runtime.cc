@@ -1,7 +1,5 @@
 #include "engine/template/runtime.h"
 
-#include <algorithm>
-
 #include "absl/strings/str_cat.h"
 
 #include "cache/base/status_macros.h"
@@ -11,6 +9,9 @@
 
 namespace kvasir::jinja {
 namespace {
+
+// What looking at an item of a tuple for its key costs.
+constexpr size_t kBytesPerKeyItem = 8;
 
 absl::Status CheckSize(size_t items, int depth) {
   if (items > kMaxItems) {
@@ -26,6 +27,15 @@ absl::Status CheckSize(size_t items, int depth) {
 }
 
 }  // namespace
+
+absl::Status DepthLevel::Check() const {
+  if (runtime_->depth > kMaxEvaluationDepth) {
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "wanted calls and blocks nested at most ", kMaxEvaluationDepth,
+        " deep (kMaxEvaluationDepth); found more"));
+  }
+  return runtime_->budget.Step();
+}
 
 NativeFunction FindIn(FunctionTable table, std::string_view name) {
   for (const NamedFunction& one : table) {
@@ -105,6 +115,14 @@ absl::StatusOr<Value> MakeSequence(Runtime& runtime, Sequence::Kind kind,
   return value;
 }
 
+absl::StatusOr<Value> MakeRange(Runtime& runtime, const RangeBounds& bounds,
+                                ValueList items) {
+  RETURN_IF_ERROR(
+      runtime.budget.Produce(sizeof(Sequence) + items.size() * sizeof(Value)));
+  RETURN_IF_ERROR(CheckSize(items.size(), /*depth=*/1));
+  return Value::Range(bounds, std::move(items));
+}
+
 absl::StatusOr<Value> MakeList(Runtime& runtime, ValueList items) {
   return MakeSequence(runtime, Sequence::Kind::kList, std::move(items));
 }
@@ -143,6 +161,13 @@ absl::StatusOr<Value> MakeGenerator(Runtime& runtime, ValueList items) {
                     std::make_shared<Generator>(std::move(items)));
 }
 
+absl::StatusOr<Value> MakeFaultyGenerator(Runtime& runtime,
+                                          absl::Status fault) {
+  const size_t bytes = sizeof(Generator) + fault.message().size();
+  return MakeObject(runtime, bytes,
+                    std::make_shared<Generator>(std::move(fault)));
+}
+
 absl::StatusOr<Value> MakeCallable(Runtime& runtime, NativeFunction function,
                                    Value self) {
   return MakeObject(
@@ -160,15 +185,15 @@ absl::StatusOr<Value> MakeObject(Runtime& runtime, size_t bytes,
 absl::StatusOr<std::string> KeyOf(Runtime& runtime, const Value& key) {
   if (key.is_string()) {
     RETURN_IF_ERROR(runtime.budget.Produce(key.AsText().size()));
-  } else if (key.is_sequence()) {
-    const size_t items = key.AsSequence().items.size();
-    RETURN_IF_ERROR(runtime.budget.Produce(
-        std::min(kMaxTupleKeyBytes, items * sizeof(Value))));
   }
-  std::optional<std::string> name = HashKey(key);
-  if (!name.has_value()) return TypeFault("unhashable type", key);
-  if (key.is_sequence()) RETURN_IF_ERROR(runtime.budget.Scan(name->size()));
-  return *std::move(name);
+  HashedKey hashed = WriteHashKey(key);
+  if (key.is_sequence()) {
+    // Only now is it known how much there was to look at, which is bounded.
+    RETURN_IF_ERROR(runtime.budget.Produce(hashed.name.size()));
+    RETURN_IF_ERROR(runtime.budget.Scan(hashed.looked_at * kBytesPerKeyItem));
+  }
+  if (!hashed.is_key) return TypeFault("unhashable type", key);
+  return std::move(hashed.name);
 }
 
 absl::StatusOr<const Value*> FindKey(Runtime& runtime, const Dict& dict,

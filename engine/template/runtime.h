@@ -23,10 +23,30 @@ namespace kvasir::jinja {
 struct Runtime {
   Budget budget;
   absl::Time now;  // for strftime_now(), which takes it as UTC
+  // How deep the walk of the template stands, with filters that call filters;
+  // see DepthLevel.
+  int depth = 0;
   // Objects that take up values later. They may come to refer to themselves, or
   // make chains of any length; so they are kept to the end, when whoever made
   // this clears each.
   std::vector<std::shared_ptr<Object>> changing;
+};
+
+// Counts a level of depth for as long as it lives. Whatever may call itself by
+// way of a template has one: the evaluator, and filters that call others.
+class DepthLevel {
+ public:
+  explicit DepthLevel(Runtime* runtime) : runtime_(runtime) {
+    ++runtime_->depth;
+  }
+  DepthLevel(const DepthLevel&) = delete;
+  DepthLevel& operator=(const DepthLevel&) = delete;
+  ~DepthLevel() { --runtime_->depth; }
+  // RESOURCE_EXHAUSTED beyond kMaxEvaluationDepth. Counts a step.
+  absl::Status Check() const;
+
+ private:
+  Runtime* runtime_;
 };
 
 // What stands between the parentheses of a call.
@@ -91,6 +111,9 @@ absl::Status Need(const Value* argument, absl::string_view name);
 absl::StatusOr<Value> MakeSequence(Runtime& runtime, Sequence::Kind kind,
                                    ValueList items);
 absl::StatusOr<Value> MakeList(Runtime& runtime, ValueList items);
+// `items` are those of the range.
+absl::StatusOr<Value> MakeRange(Runtime& runtime, const RangeBounds& bounds,
+                                ValueList items);
 absl::StatusOr<Value> MakeTuple(Runtime& runtime, ValueList items);
 absl::StatusOr<Value> MakeDict(Runtime& runtime, Dict dict);
 absl::StatusOr<Value> MakeText(Runtime& runtime, Text text);
@@ -98,13 +121,16 @@ absl::StatusOr<Value> MakeText(Runtime& runtime, Text text);
 absl::StatusOr<Value> MakeSlice(Runtime& runtime, const Text& text, size_t from,
                                 size_t to);
 absl::StatusOr<Value> MakeGenerator(Runtime& runtime, ValueList items);
+// One that gives an error.
+absl::StatusOr<Value> MakeFaultyGenerator(Runtime& runtime, absl::Status fault);
 absl::StatusOr<Value> MakeCallable(Runtime& runtime, NativeFunction function,
                                    Value self);
 // `bytes` of the object and what it holds.
 absl::StatusOr<Value> MakeObject(Runtime& runtime, size_t bytes,
                                  std::shared_ptr<Object> object);
 
-// HashKey(), charged. INVALID_ARGUMENT for what can be no key.
+// HashKey(), charged for all that it looks at. INVALID_ARGUMENT for what can
+// be no key.
 absl::StatusOr<std::string> KeyOf(Runtime& runtime, const Value& key);
 // Null if there is no such key. INVALID_ARGUMENT as above.
 absl::StatusOr<const Value*> FindKey(Runtime& runtime, const Dict& dict,

@@ -16,7 +16,13 @@ namespace kvasir::jinja {
 namespace {
 
 // The arguments from `from` on, for the filter or test that is named there.
-Arguments Rest(const Arguments& arguments, size_t from) {
+absl::StatusOr<Arguments> Rest(Runtime& runtime, const Arguments& arguments,
+                               size_t from) {
+  RETURN_IF_ERROR(runtime.budget.Produce((arguments.positional.size() - from) *
+                                         sizeof(Value)));
+  for (const auto& named : arguments.named) {
+    RETURN_IF_ERROR(runtime.budget.Produce(sizeof(named) + named.first.size()));
+  }
   Arguments rest;
   rest.positional.assign(
       arguments.positional.begin() + static_cast<ptrdiff_t>(from),
@@ -60,7 +66,10 @@ absl::StatusOr<Value> Map(Runtime& runtime, const Value& self,
   }
   ASSIGN_OR_RETURN(const NativeFunction filter,
                    Named(arguments.positional[0], "filter", FindFilter));
-  const Arguments rest = Rest(arguments, 1);
+  // It may be this one again.
+  const DepthLevel level(&runtime);
+  RETURN_IF_ERROR(level.Check());
+  ASSIGN_OR_RETURN(const Arguments rest, Rest(runtime, arguments, 1));
   ASSIGN_OR_RETURN(ValueList items, Iterate(runtime, self));
   for (Value& item : items) {
     RETURN_IF_ERROR(runtime.budget.Step());
@@ -89,7 +98,9 @@ absl::StatusOr<Value> Select(Runtime& runtime, const Value& self,
     ASSIGN_OR_RETURN(test,
                      Named(arguments.positional[used++], "test", FindTest));
   }
-  const Arguments rest = Rest(arguments, used);
+  const DepthLevel level(&runtime);
+  RETURN_IF_ERROR(level.Check());
+  ASSIGN_OR_RETURN(const Arguments rest, Rest(runtime, arguments, used));
   ASSIGN_OR_RETURN(const ValueList items, Iterate(runtime, self));
   ValueList kept;
   for (const Value& item : items) {

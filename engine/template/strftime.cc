@@ -126,17 +126,18 @@ std::string_view Expand(char conversion) {
   }
 }
 
-}  // namespace
-
-absl::StatusOr<std::string> FormatTime(std::string_view format,
-                                       absl::Time time) {
-  const std::tm tm = absl::ToTM(time, absl::UTCTimeZone());
+absl::StatusOr<std::string> Format(Budget& budget, std::string_view format,
+                                   const std::tm& tm, absl::Time time) {
+  // What one conversion makes, at most.
+  constexpr size_t kMaxConvertedBytes = 32;
   std::string out;
   for (size_t i = 0; i < format.size(); ++i) {
     if (format[i] != '%' || i + 1 == format.size()) {
       out.push_back(format[i]);
       continue;
     }
+    RETURN_IF_ERROR(budget.Step());
+    RETURN_IF_ERROR(budget.Produce(kMaxConvertedBytes));
     char flag = 0;
     char conversion = format[++i];
     const bool has_flag =
@@ -146,7 +147,7 @@ absl::StatusOr<std::string> FormatTime(std::string_view format,
       conversion = format[++i];
     }
     if (const std::string_view parts = Expand(conversion); !parts.empty()) {
-      ASSIGN_OR_RETURN(const std::string text, FormatTime(parts, time));
+      ASSIGN_OR_RETURN(const std::string text, Format(budget, parts, tm, time));
       out += text;
       continue;
     }
@@ -155,6 +156,14 @@ absl::StatusOr<std::string> FormatTime(std::string_view format,
     out += text;
   }
   return out;
+}
+
+}  // namespace
+
+absl::StatusOr<std::string> FormatTime(Budget& budget, std::string_view format,
+                                       absl::Time time) {
+  RETURN_IF_ERROR(budget.Produce(format.size()));
+  return Format(budget, format, absl::ToTM(time, absl::UTCTimeZone()), time);
 }
 
 }  // namespace kvasir::jinja

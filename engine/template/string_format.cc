@@ -91,10 +91,11 @@ class PercentReader {
 };
 
 absl::StatusOr<Value> PercentReader::Read() {
+  RETURN_IF_ERROR(runtime_.budget.Scan(format_.size()));
   while (at_ < format_.size()) {
     const size_t mark = std::min(format_.view().find('%', at_), format_.size());
-    out_.Append(format_, at_, mark);
     RETURN_IF_ERROR(runtime_.budget.Produce(mark - at_ + 1));
+    out_.Append(format_, at_, mark);
     at_ = mark + 1;
     if (mark < format_.size()) RETURN_IF_ERROR(ReadConversion());
   }

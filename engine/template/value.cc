@@ -16,7 +16,9 @@ constexpr size_t kFewKeys = 8;
 
 // Appends what no other key's text starts with; false for what can be no key,
 // and for an item that makes a tuple's too long.
-bool AppendKey(const Value& value, std::string& out) {
+bool AppendKey(const Value& value, HashedKey& key) {
+  std::string& out = key.name;
+  ++key.looked_at;
   switch (value.kind()) {
     case Value::Kind::kUndefined:
       out += 'u';
@@ -48,7 +50,7 @@ bool AppendKey(const Value& value, std::string& out) {
       if (value.AsSequence().kind == Sequence::Kind::kList) return false;
       absl::StrAppend(&out, "t", value.AsSequence().items.size(), ":");
       for (const Value& item : value.AsSequence().items) {
-        if (!AppendKey(item, out)) return false;
+        if (!AppendKey(item, key)) return false;
         if (out.size() > kMaxTupleKeyBytes) return false;
       }
       return true;
@@ -95,6 +97,14 @@ Value Value::List(ValueList items, SequenceKind kind) {
   list.depth = 1 + DeepestOf(items);
   list.items = std::move(items);
   return Value(Data(std::make_shared<const Sequence>(std::move(list))));
+}
+
+Value Value::Range(const RangeBounds& bounds, ValueList items) {
+  Sequence range;
+  range.kind = SequenceKind::kRange;
+  range.bounds = bounds;
+  range.items = std::move(items);
+  return Value(Data(std::make_shared<const Sequence>(std::move(range))));
 }
 
 Value Value::FromDict(Dict dict) {
@@ -250,9 +260,18 @@ void Dict::Set(std::string_view key, Value value) {
 }
 
 std::optional<std::string> HashKey(const Value& value) {
-  if (value.is_string()) return "s" + value.AsText().bytes();
-  std::string key;
-  if (!AppendKey(value, key)) return std::nullopt;
+  HashedKey key = WriteHashKey(value);
+  if (!key.is_key) return std::nullopt;
+  return std::move(key.name);
+}
+
+HashedKey WriteHashKey(const Value& value) {
+  HashedKey key = {/*is_key=*/true, {}, /*looked_at=*/0};
+  if (value.is_string()) {
+    key.name = "s" + value.AsText().bytes();
+  } else {
+    key.is_key = AppendKey(value, key);
+  }
   return key;
 }
 

@@ -21,6 +21,7 @@ namespace kvasir::jinja {
 class Dict;
 class Object;
 struct Runtime;
+struct RangeBounds;
 struct Sequence;
 
 enum class SequenceKind : uint8_t {
@@ -64,6 +65,7 @@ class Value {
   // comes from MakeSequence() and MakeDict(), which check.
   static Value List(std::vector<Value> items,
                     SequenceKind kind = SequenceKind::kList);
+  static Value Range(const RangeBounds& bounds, std::vector<Value> items);
   static Value FromDict(Dict dict);
   static Value FromObject(std::shared_ptr<Object> object);
 
@@ -123,10 +125,18 @@ class Value {
 
 using ValueList = std::vector<Value>;
 
+// What a range was made with, which its items do not always say.
+struct RangeBounds {
+  int64_t start = 0;
+  int64_t stop = 0;
+  int64_t step = 1;
+};
+
 struct Sequence {
   using Kind = SequenceKind;
   Kind kind = Kind::kList;
   ValueList items;
+  RangeBounds bounds;  // of a range
   int depth = 1;
 };
 
@@ -161,6 +171,14 @@ inline constexpr size_t kMaxTupleKeyBytes = size_t{1} << 16;
 // Nothing for lists, dicts and what holds them, which can be no keys, nor for
 // tuples of more than kMaxTupleKeyBytes.
 std::optional<std::string> HashKey(const Value& value);
+
+// The same with what it took, also where there is no key.
+struct HashedKey {
+  bool is_key;
+  std::string name;  // as far as it was written
+  size_t looked_at;  // values, counted once for each time they come up
+};
+HashedKey WriteHashKey(const Value& value);
 
 // How deep the deepest of them is; 0 if there are none.
 int DeepestOf(const ValueList& items);

@@ -158,7 +158,7 @@ absl::StatusOr<Value> RoundCommon(const Value& self, int64_t precision) {
                   self.AsFloat());
     return Value::Float(std::strtod(buffer, nullptr));
   }
-  const double scale = std::pow(10.0, static_cast<double>(-precision));
+  const double scale = std::pow(10.0, -static_cast<double>(precision));
   const double rounded = std::nearbyint(self.AsFloat() / scale) * scale;
   if (!std::isfinite(rounded)) return Value::Float(0);
   return self.is_integer() ? Truncated(rounded) : Value::Float(rounded);
@@ -181,14 +181,15 @@ absl::StatusOr<Value> Round(Runtime&, const Value& self,
   return Value::Float(whole / scale);
 }
 
-absl::StatusOr<Value> Default(Runtime&, const Value& self,
+absl::StatusOr<Value> Default(Runtime& runtime, const Value& self,
                               const Arguments& arguments) {
   ASSIGN_OR_RETURN(const Bound bound,
                    Bind(arguments, {"default_value", "boolean"}));
   const bool replaces =
       self.is_undefined() || (TruthOr(bound[1], false) && !IsTruthy(self));
   if (!replaces) return self;
-  return bound[0] == nullptr ? Value::String(Text()) : *bound[0];
+  if (bound[0] != nullptr) return *bound[0];
+  return MakeText(runtime, Text());
 }
 
 absl::StatusOr<Value> Attr(Runtime& runtime, const Value& self,

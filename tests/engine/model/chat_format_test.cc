@@ -383,6 +383,28 @@ TEST(ChatFormat, ContinuesWhatStillReadsAsTheMessage) {
   EXPECT_THAT(text("{{ c }}{{ c }}"),
               testing::StartsWith("continue_final_message: wanted a template "
                                   "that prints the last message once"));
+  // Blanks at the ends make no room for a second time.
+  c.messages[0].content = "ok\n\n\n\u00a0\u00a0";
+  EXPECT_EQ(text("{{ c|trim }}"), "ok");
+  EXPECT_THAT(text("{{ c|trim }};{{ c|trim }}"),
+              testing::StartsWith("continue_final_message: wanted a template "
+                                  "that prints the last message once"));
+}
+
+// Calls stand behind the text, and the text ends where it is left open.
+TEST(ChatFormat, ContinuesNoMessageWithToolCalls) {
+  Conversation c;
+  c.add_generation_prompt = false;
+  c.messages = {{"user", "a"}, {"assistant", "I look"}};
+  c.messages[1].tool_calls = {{"1", "look", ""}, {"2", "look", ""}};
+  EXPECT_THAT(Text(kKeeps, c), HasSubstr("I look"));
+  c.continue_final_message = true;
+  EXPECT_THAT(Text(kKeeps, c),
+              HasSubstr("continue_final_message: wanted a last message without "
+                        "tool_calls; found 2"));
+  // Those of a message before it stay.
+  c.messages.push_back({"assistant", "So"});
+  EXPECT_THAT(Text(kKeeps, c), testing::EndsWith("assistant\nSo"));
 }
 
 // A mark changes no token: neighbours of one trust are joined again.

@@ -71,6 +71,19 @@ TEST(Bounds, Doubling) {
       "{% set ns = namespace(x=(1,)) %}{% for i in range(60) %}"
       "{% set ns.x = (ns.x, ns.x) %}{% endfor %}{{ {ns.x: 1} }}",
       "unhashable");
+  // What cannot be a key costs what it took to find that out.
+  const std::string wide =
+      "{% set ns = namespace(t=(1,)) %}{% for i in range(17) %}"
+      "{% set ns.t = (ns.t, ns.t) %}{% endfor %}{% for i in range(100000) %}";
+  ExpectBound(wide + "{{ {}[ns.t] }}{% endfor %}", "kMaxProducedBytes");
+  ExpectBound(wide + "{% set x = [ns.t]|unique %}{% endfor %}",
+              "kMaxProducedBytes");
+  // What is one is kept.
+  ExpectBound(
+      "{% set s = 'x' * 60000 %}{% set ns = namespace(l=[]) %}"
+      "{% for i in range(1300) %}{% set ns.l = ns.l + [(i, s)] %}{% endfor %}"
+      "{{ ns.l|unique|list|length }}",
+      "kMaxProducedBytes");
 }
 
 TEST(Bounds, NestedValues) {
@@ -108,6 +121,26 @@ TEST(Bounds, Recursion) {
       "{% macro m() %}{% call m() %}{{ caller() }}{% endcall %}"
       "{% endmacro %}{% call m() %}x{% endcall %}",
       "macro");
+}
+
+// A string of one character iterates to itself, so that `map` may map `map`
+// for as long as there are arguments.
+TEST(Bounds, FiltersThatCallFilters) {
+  EXPECT_EQ(*Render("{{ 'a'|map(*(['map'] * 50 + ['upper']))|list|length }}"),
+            "1");
+  ExpectBound("{{ 'a'|map(*(['map'] * 1000)) }}", "kMaxEvaluationDepth");
+  ExpectBound("{{ 'a'|map(*(['map'] * 1000 + ['select'])) }}",
+              "kMaxEvaluationDepth");
+  // Below the depth of calls already.
+  ExpectBound(
+      "{% macro m(n) %}{% if n %}{{ m(n - 1) }}{% else %}"
+      "{{ 'a'|map(*(['map'] * 200)) }}{% endif %}{% endmacro %}{{ m(20) }}",
+      "kMaxEvaluationDepth");
+  // Each has the arguments of the next.
+  ExpectBound("{{ 'a'|map(*(['map'] * 200 + ['x'] * 100000)) }}",
+              "kMaxProducedBytes");
+  ExpectBound("{{ 'a'|map(*(['map'] * 200), **{'y' * 1000000: 1}) }}",
+              "kMaxProducedBytes");
 }
 
 TEST(Bounds, NestedSource) {
@@ -183,6 +216,9 @@ TEST(Bounds, LargeNumbers) {
   ExpectBound("{{ 10.0 ** 1000 }}", "finite");
   EXPECT_EQ(*Render("{{ (-9223372036854775807 - 1) % -1 }}"), "0");
   EXPECT_EQ(*Render("{{ 1 ** 9223372036854775807 }}"), "1");
+  ExpectBound("{{ range(0, 9223372036854775807, 2**62)[:] }}", "64 bits");
+  ExpectBound("{{ range(5)[::2**62][::4] }}", "64 bits");
+  EXPECT_EQ(*Render("{{ 7.5|round(-9223372036854775807 - 1) }}"), "0.0");
   EXPECT_EQ(*Render("{{ s[-9223372036854775807:9223372036854775807] }}"),
             "Hello, World");
   EXPECT_EQ(*Render("{{ s[::9223372036854775807] }}"), "H");
@@ -235,14 +271,15 @@ TEST(Bounds, ReplacingNothing) {
 TEST(Bounds, DepthFitsASmallStack) {
   static std::string result;
   const auto run = [](void*) -> void* {
+    const auto filters = Render("{{ 'a'|map(*(['map'] * 1000)) }}");
     const auto text = Render(
         "{% macro m(n) %}{% if n %}{% for x in [1] %}{% with %}"
         "{{ ('(' ~ (m(n - 1)) ~ ')')|trim }}{% endwith %}{% endfor %}"
         "{% endif %}{% endmacro %}{{ m(1000) }}");
     const std::string deep =
         "{{ " + Repeat("(-", 31) + "1" + Repeat(")", 31) + " }}";
-    result =
-        std::string(text.status().message()) + Render(deep).value_or("failed");
+    result = absl::StrCat(filters.status().message(), text.status().message(),
+                          Render(deep).value_or("failed"));
     return nullptr;
   };
   pthread_attr_t attributes;
@@ -258,7 +295,8 @@ TEST(Bounds, DepthFitsASmallStack) {
   pthread_t thread;
   ASSERT_EQ(pthread_create(&thread, &attributes, run, nullptr), 0);
   pthread_join(thread, nullptr);
-  EXPECT_THAT(result, HasSubstr("kMaxEvaluationDepth"));
+  EXPECT_THAT(result, testing::ContainsRegex(
+                          "kMaxEvaluationDepth.*kMaxEvaluationDepth"));
   EXPECT_THAT(result, testing::EndsWith("-1"));
 }
 

@@ -10,9 +10,11 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
+#include "engine/template/callables.h"
 #include "engine/template/filters.h"
 #include "engine/template/globals.h"
 #include "engine/template/methods.h"
+#include "engine/template/string_format.h"
 #include "tests/engine/template/golden.h"
 
 namespace kvasir::jinja {
@@ -170,6 +172,75 @@ TEST(Budget, EveryFilterTestAndMethodAsksIt) {
   // By type: each has functions of its own under the same names.
   for (const Case& one : cases) {
     CheckTable("method", MethodsOf(one.self), absl::MakeConstSpan(&one, 1));
+  }
+}
+
+// Whether so many calls are refused at last, for the budget.
+template <typename Function>
+bool EndsInRefusal(Function&& call) {
+  Runtime runtime = AlmostDone();
+  for (size_t i = 0; i < 2 * kStepsLeft; ++i) {
+    if (absl::IsResourceExhausted(call(runtime).status())) return true;
+  }
+  return false;
+}
+
+// Any value has its weight: a template may keep as many as it can make.
+TEST(Budget, ValuesThatSayWhatIsMissingAreCharged) {
+  const Value none = Value::List({});
+  for (const char* name : {"first", "last", "min", "max"}) {
+    EXPECT_TRUE(EndsInRefusal([&](Runtime& runtime) {
+      return FindFilter(name)(runtime, none, {});
+    })) << name;
+  }
+  const auto loop = std::make_shared<Loop>(ValueList(1), 0, nullptr, nullptr);
+  for (const char* name : {"previtem", "nextitem"}) {
+    EXPECT_TRUE(EndsInRefusal([&](Runtime& runtime) {
+      return loop->Attribute(runtime, name);
+    })) << name;
+  }
+  // A generator whose error nobody asks for.
+  const Arguments unknown = {{Value::String("zz", false)}, {}};
+  EXPECT_TRUE(EndsInRefusal([&](Runtime& runtime) {
+    return FindFilter("map")(runtime, Value::Int(1), unknown);
+  }));
+  EXPECT_TRUE(EndsInRefusal(
+      [&](Runtime& runtime) { return FindFilter("join")(runtime, none, {}); }));
+}
+
+std::string Times(size_t count, std::string_view text) {
+  std::string out;
+  for (size_t i = 0; i < count; ++i) out += text;
+  return out;
+}
+
+// What a format asks for costs more than its bytes do.
+TEST(Budget, FormatsAreChargedForTheirWork) {
+  Runtime runtime = AlmostDone();
+  auto space = std::make_shared<Namespace>();
+  space->Set("a", Value::FromObject(space));
+  const Arguments one = {{Value::FromObject(space)}, {}};
+  const Text hops("{0" + Times(2 * kStepsLeft, "[a]") + "}", false);
+  EXPECT_TRUE(
+      absl::IsResourceExhausted(BraceFormat(runtime, hops, one).status()));
+  space->Clear();
+  // Without an end, or with nothing but flags.
+  const std::string many = Times(kManyBytes, "-");
+  runtime = AlmostDone();
+  EXPECT_TRUE(absl::IsResourceExhausted(
+      BraceFormat(runtime, Text("{" + many, false), one).status()));
+  for (const std::string& format : {"%" + many + "d", "%(" + many}) {
+    runtime = AlmostDone();
+    EXPECT_TRUE(absl::IsResourceExhausted(
+        PercentFormat(runtime, Text(format, false), Value::Int(1)).status()));
+  }
+  for (const char* conversion : {"%c", "%Y", "%T", "%%"}) {
+    runtime = AlmostDone();
+    EXPECT_TRUE(FormatTime(runtime.budget, conversion, runtime.now).ok());
+    EXPECT_TRUE(absl::IsResourceExhausted(
+        FormatTime(runtime.budget, Times(kStepsLeft, conversion), runtime.now)
+            .status()))
+        << conversion;
   }
 }
 

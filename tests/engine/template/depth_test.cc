@@ -9,6 +9,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
+#include "engine/template/limits.h"
 #include "tests/engine/template/golden.h"
 
 namespace kvasir::jinja {
@@ -41,21 +42,64 @@ constexpr const char* kHolders[] = {
     "cycler(ns.x).next",
 };
 
+// A template that puts so many holders into each other.
+std::string Nested(const std::string& holder, int times,
+                   const std::string& end) {
+  return absl::StrCat("{% set ns = namespace(x=none) %}{% for i in range(",
+                      times, ") %}{% set ns.x = ", holder, " %}{% endfor %}",
+                      end);
+}
+
 // Each level frees the one inside of it: a hundred thousand of them, on one
 // stack.
 TEST(Depth, NoHolderNestsWithoutBound) {
   for (const std::string holder : kHolders) {
-    for (const char* end :
-         {"", "{{ ns.x }}", "{{ ns.x == ns.x }}", "{{ ns.x|string|length }}"}) {
-      const auto text = Render(
-          "{% set ns = namespace(x=none) %}{% for i in range(90000) %}"
-          "{% set ns.x = " +
-          holder + " %}{% endfor %}" + end);
-      ASSERT_FALSE(text.ok()) << holder;
-      EXPECT_THAT(std::string(text.status().message()),
-                  HasSubstr("kMaxValueDepth"))
-          << holder;
+    const auto text = Render(Nested(holder, 90000, ""));
+    ASSERT_FALSE(text.ok()) << holder;
+    EXPECT_THAT(std::string(text.status().message()),
+                HasSubstr("kMaxValueDepth"))
+        << holder;
+  }
+}
+
+// What walks through values goes as deep as they may be.
+TEST(Depth, WhatIsNestedToTheLimitCanBeUsed) {
+  struct End {
+    const char* source;
+    const char* expected;
+  };
+  constexpr End kAny[] = {
+      {"{{ (ns.x ~ '')|length > 0 }}", "True"},
+      {"{% set s %}{{ ns.x }}{% endset %}{{ s == ns.x|string }}", "True"},
+      {"{{ ns.x == ns.x }}{{ ns.x in [ns.x] }}", "TrueTrue"},
+      {"{{ {}[ns.x] is defined }}", "False"},
+  };
+  constexpr End kLists[] = {
+      {"{{ ns.x < ns.x }}{{ ns.x >= ns.x }}", "FalseTrue"},
+      {"{{ [ns.x, ns.x]|sort|length }}", "2"},
+      {"{{ ns.x|tojson|length > 100 }}", "True"},
+  };
+  constexpr End kTuples[] = {
+      {"{{ {ns.x: 1}[ns.x] }}", "1"},
+      {"{{ [ns.x, ns.x]|unique|list|length }}", "1"},
+  };
+  const auto check = [](const std::string& holder, int times,
+                        absl::Span<const End> ends) {
+    for (const End& end : ends) {
+      const auto text = Render(Nested(holder, times, end.source));
+      EXPECT_TRUE(text.ok()) << holder << end.source << text.status();
+      EXPECT_EQ(text.value_or(""), end.expected) << holder << end.source;
     }
+  };
+  for (const std::string holder : kHolders) {
+    int most = kMaxValueDepth;
+    while (most > 0 && !Render(Nested(holder, most, "")).ok()) --most;
+    EXPECT_GE(most, kMaxValueDepth / 4) << holder;
+    // What these make of it may be one deeper than it is.
+    check(holder, most - 1, kAny);
+    const bool is_tuple = holder == "(ns.x,)";
+    if (is_tuple || holder == "[ns.x]") check(holder, most - 1, kLists);
+    if (is_tuple) check(holder, most - 1, kTuples);
   }
 }
 
