@@ -23,6 +23,7 @@
 #include "cache/base/status_macros.h"
 #include "engine/model/utf8.h"
 #include "engine/prefix_order.h"
+#include "server/command_line.h"
 #include "server/config_file.h"
 #include "server/config_option.h"
 #include "server/model_list.h"
@@ -70,7 +71,8 @@ absl::StatusOr<CommandLine> ReadCommandLine(
                  "YAML file with these settings (env KVASIR_CONFIG)")
       ->type_name("FILE");
   app.add_flag("--print-config", line.print_config,
-               "Show every setting with its origin, and exit");
+               "Show every setting with its origin, and exit")
+      ->disable_flag_override();
   std::map<std::string, CLI::Option*> made;
   std::map<std::string, std::string> texts;
   for (const ConfigOption& option : AllConfigOptions()) {
@@ -84,16 +86,16 @@ absl::StatusOr<CommandLine> ReadCommandLine(
             ->type_name(option.value_name);
     if (option.separator != '\0') made[option.key]->join(option.separator);
   }
-  // CLI11 takes its arguments from the back and reports by exception.
+  // CLI11 reports by exception.
   try {
-    app.parse(std::vector<std::string>(arguments.rbegin(), arguments.rend()));
+    app.parse(ArgumentsForCli11(arguments));
   } catch (const CLI::CallForHelp&) {
     line.text = app.help();
   } catch (const CLI::CallForVersion& version) {
     line.text = absl::StrCat(version.what(), "\n");
   } catch (const CLI::ParseError& error) {
     return absl::InvalidArgumentError(
-        absl::StrCat(error.what(), " (see kvasird --help)"));
+        absl::StrCat(FaultOfCli11(error.what()), " (see kvasird --help)"));
   }
   for (const auto& [key, option] : made) {
     if (option->count() > 0) line.flags[key] = texts[key];

@@ -65,7 +65,7 @@ void ChatOptions::AddEndTo(CLI::App& command) {
                  "--no-add-generation-prompt", "Open none",
                  [this](bool v) { prompt_.set_add_generation_prompt(v); });
   options.Flag("--continue-final-message",
-               "Go on with the last of --messages instead",
+               "Go on with the last of --messages instead; without -p",
                [this] { prompt_.set_continue_final_message(true); });
 }
 

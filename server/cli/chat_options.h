@@ -29,6 +29,9 @@ class ChatOptions {
   // Whether there are messages, besides a system's.
   bool HasMessages() const { return messages_file_.has_value(); }
 
+  // Whether it is to go on within its last message.
+  bool ContinuesMessage() const { return prompt_.continue_final_message(); }
+
   // The conversation up to the next message: the system's, then those of the
   // file. An empty optional, with a complaint, if a file cannot be read or is
   // not what it should be.

@@ -7,6 +7,7 @@
 
 #include "server/cli/commands.h"
 #include "server/cli/generation.h"
+#include "server/command_line.h"
 #include "server/config_values.h"
 
 namespace kvasir::cli {
@@ -56,6 +57,15 @@ void AddGlobals(CLI::App& app, Globals& globals, std::string& timeout,
       ->excludes(quiet);
 }
 
+// CLI11 would take "--watch=false" and let the flag's callback be, so that it
+// is read and forgotten.
+void RefuseFlagValues(CLI::App& app) {
+  for (CLI::Option* option : app.get_options()) {
+    if (option->get_items_expected_max() == 0) option->disable_flag_override();
+  }
+  for (CLI::App* command : app.get_subcommands({})) RefuseFlagValues(*command);
+}
+
 }  // namespace
 
 int RunCli(const std::vector<std::string>& arguments) {
@@ -80,16 +90,17 @@ int RunCli(const std::vector<std::string>& arguments) {
   AddModelCommands(app, action);
   AddCacheCommands(app, action);
   AddHealthCommands(app, action);
-  // CLI11 takes its arguments from the back and reports by exception.
+  RefuseFlagValues(app);
+  // CLI11 reports by exception.
   try {
-    app.parse(std::vector<std::string>(arguments.rbegin(), arguments.rend()));
+    app.parse(ArgumentsForCli11(arguments));
   } catch (const CLI::ParseError& error) {
     // Help and version come this way, too.
     if (error.get_exit_code() == 0) {
       app.exit(error);
       return CloseStdout() ? kExitOk : kExitOutput;
     }
-    Complain(std::string(error.what()) + " (see kvasir --help)");
+    Complain(FaultOfCli11(error.what()) + " (see kvasir --help)");
     return kExitUsage;
   }
   globals.json = output == "json";

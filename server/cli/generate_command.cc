@@ -42,6 +42,12 @@ std::optional<std::string> ReadPrompt(const Options& options,
 bool FillPrompt(const Options& options, const Globals& globals,
                 v1::GenerateRequest& request) {
   const bool chat = options.chat || options.conversation.Given();
+  if (options.conversation.ContinuesMessage() &&
+      (!options.conversation.HasMessages() || options.prompt.has_value())) {
+    // It would go on with what the user is about to say.
+    Complain("--continue-final-message: wanted --messages and no -p beside it");
+    return false;
+  }
   if (options.prompt_ids.has_value()) {
     if (chat) {
       Complain("--prompt-token-ids: wanted no chat beside it, found one");
@@ -183,7 +189,8 @@ void AddGenerateCommand(CLI::App& app, Action& action) {
       app.add_subcommand("generate", "Continue a prompt, or answer it");
   FieldOptions prompt(*command, "Prompt");
   CLI::Option* const text = prompt.Once(
-      "-p,--prompt", "TEXT", "The prompt; default: all of stdin", ReadWord,
+      "-p,--prompt", "TEXT",
+      "The prompt; default: all of stdin, or none with --messages", ReadWord,
       [&o = *options](const std::string& v) { o.prompt = v; });
   prompt
       .Once(

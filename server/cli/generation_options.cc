@@ -39,7 +39,8 @@ void AddRequest(CLI::App& command, v1::GenerateRequest& request) {
                "Lower goes first when requests wait; default 0", ReadInt,
                [&](int32_t v) { request.set_priority(v); });
   options.Once("--max-time", "TIME",
-               "End after so long, with the output so far", ReadTime,
+               "End after so long, such as 30s, with the output so far",
+               ReadTime,
                [&](const Duration& v) { *request.mutable_max_time() = v; });
   options.Many("--label", "KEY=VALUE",
                "Word for the server's log; may be repeated", ReadLabel,
@@ -204,8 +205,8 @@ void AddCache(CLI::App& command, v1::CacheOptions& cache) {
                "cache needs room, lower goes first",
                ReadInt, [&](int32_t v) { cache.set_priority(v); });
   options.Once("--cache-ttl", "TIME",
-               "Drop what this request leaves in the cache after so long "
-               "without use",
+               "Drop what this request leaves in the cache after so long, such "
+               "as 1h, without use",
                ReadTime, [&](const Duration& v) { *cache.mutable_ttl() = v; });
   options.Once("--cache-version", "LABEL",
                "Version of the model, by its label or fingerprint; default: "
@@ -241,7 +242,8 @@ void GenerationOptions::AddTo(CLI::App& command) {
   FieldOptions(command, kOutputGroup)
       .Either("--stream",
               "Show output as it comes: the default, but for -o json, where "
-              "each event is a line then",
+              "each event is a line then; of several sequences each once it "
+              "has ended",
               "--no-stream", "Show output once it is whole",
               [this](bool v) { stream_ = v; });
 }

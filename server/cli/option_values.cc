@@ -126,7 +126,11 @@ absl::StatusOr<google::protobuf::Struct> ReadStruct(const std::string& text) {
   google::protobuf::Struct object;
   const auto read = google::protobuf::util::JsonStringToMessage(text, &object);
   if (read.ok()) return object;
-  return Fault("a JSON object", text);
+  // What follows the first line draws where in the text it is.
+  const absl::string_view words(read.message().data(), read.message().size());
+  return absl::InvalidArgumentError(
+      absl::StrCat("wanted a JSON object, found a fault: ",
+                   words.substr(0, words.find('\n'))));
 }
 
 absl::StatusOr<int> ReadEnum(const EnumDescriptor& type,

@@ -197,6 +197,11 @@ TEST_F(ServerConfigTest, ErrorsNameOptionOriginWantedAndFound) {
     ExpectError({"--model=m", absl::StrCat("--log-prompts=", ratio)},
                 {"--log-prompts"});
   }
+  // It takes no other option for its value.
+  ExpectError({"--model=m", "--log-prompts=", "--listen=127.0.0.1:0"},
+              {"--log-prompts", "\"\""});
+  ExpectError({"--model=m", "--print-config=false"},
+              {"--print-config: wanted no value"});
   ExpectError({"--model=m", "--cache-size=0%"}, {"--cache-size"});
   ExpectError({"--model=m", "--modle=x"}, {"--modle"});
   ExpectError({"--model=m", "stray"}, {"stray"});

@@ -123,6 +123,20 @@ class GenerateCommandTest : public testing::Test {
   LiveServer live_;
 };
 
+// Not within the words of the user, who has just asked.
+TEST_F(GenerateCommandTest, GoesOnWithinTheMessagesOfTheFileAlone) {
+  const std::string messages = File(R"([{"role": "user", "content": "Hi"}])");
+  for (const std::vector<std::string>& words :
+       std::vector<std::vector<std::string>>{
+           {"generate", "--messages", messages, "--continue-final-message",
+            "-p", "x"},
+           {"generate", "--chat", "--continue-final-message", "-p", "x"}}) {
+    const Outcome outcome = Run(words);
+    EXPECT_EQ(outcome.code, kExitUsage);
+    EXPECT_THAT(outcome.err, StartsWith("kvasir: --continue-final-message: "));
+  }
+}
+
 TEST_F(GenerateCommandTest, TheSameTextWithAndWithoutAStream) {
   const Outcome streamed = Generate({});
   EXPECT_EQ(streamed.code, kExitOk);
