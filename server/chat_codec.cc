@@ -3,14 +3,18 @@
 #include <cmath>
 #include <cstdint>
 #include <map>
+#include <string>
 #include <utility>
 
+#include "absl/algorithm/container.h"
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/time/clock.h"
 #include "nlohmann/json.hpp"
 
 #include "cache/base/status_macros.h"
+#include "engine/model/utf8.h"
 #include "server/field_fault.h"
 
 namespace kvasir {
@@ -69,6 +73,20 @@ absl::Status JsonWriter::WriteNumber(const std::string& field, double number) {
   return absl::OkStatus();
 }
 
+// The place of a member whose name is the client's: for an error, which is a
+// line of text and fits a status.
+std::string MemberOf(const std::string& field, const std::string& name) {
+  constexpr size_t kMaxPlaceBytes = 256;
+  constexpr size_t kMaxPlainBytes = 64;
+  if (field.size() > kMaxPlaceBytes) return field;
+  const bool is_plain = !name.empty() && name.size() <= kMaxPlainBytes &&
+                        absl::c_all_of(name, [](unsigned char c) {
+                          return absl::ascii_isalnum(c) || c == '_' || c == '-';
+                        });
+  return is_plain ? absl::StrCat(field, ".", name)
+                  : absl::StrCat(field, "[", QuoteText(name), "]");
+}
+
 absl::Status JsonWriter::WriteList(const std::string& field,
                                    const google::protobuf::ListValue& wire,
                                    int depth) {
@@ -118,7 +136,7 @@ absl::Status JsonWriter::Write(const std::string& field, const Struct& wire,
     if (!is_first) out_ += ',';
     is_first = false;
     out_ += Quoted(name) + ':';
-    RETURN_IF_ERROR(Write(absl::StrCat(field, ".", name), *value, depth));
+    RETURN_IF_ERROR(Write(MemberOf(field, name), *value, depth));
   }
   out_ += '}';
   return absl::OkStatus();

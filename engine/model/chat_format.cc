@@ -6,7 +6,9 @@
 #include <string_view>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/status/status.h"
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 
 #include "cache/base/status_macros.h"
@@ -124,8 +126,10 @@ absl::StatusOr<jinja::RenderedText> RenderChat(const Tokenizer& tokenizer,
   absl::StatusOr<jinja::RenderedText> text =
       tokenizer.chat_format()->Render(context, {conversation.now});
   if (!text.ok()) {
-    return absl::Status(text.status().code(),
-                        absl::StrCat("messages: ", text.status().message()));
+    // What a template raises may quote a message; a status is one line.
+    std::string fault = absl::StrCat("messages: ", text.status().message());
+    absl::c_replace_if(fault, absl::ascii_iscntrl, ' ');
+    return absl::Status(text.status().code(), fault);
   }
   if (conversation.continue_final_message) {
     RETURN_IF_ERROR(

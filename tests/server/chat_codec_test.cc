@@ -142,6 +142,23 @@ TEST_F(ChatCodecTest, VariablesThatJsonCannotWriteAreRefused) {
 }
 
 // Each error names the field as the client wrote it.
+// A status is one line of text, and a small one.
+TEST_F(ChatCodecTest, FaultsQuoteForeignNames) {
+  UseTemplate("{{ v }}");
+  AddMessage("user", "Hi");
+  Variable("a\n\x01" + std::string(5000, 'x'));  // without a value
+  const std::string fault = Rendered();
+  EXPECT_THAT(fault, StartsWith(R"(chat.template_kwargs["a\n\001xxx)"));
+  EXPECT_THAT(fault, HasSubstr("\"]: wanted a value"));
+  EXPECT_LT(fault.size(), 300u);
+  wire_.clear_template_kwargs();
+  google::protobuf::Value* inner = &Variable("v");
+  for (int i = 0; i < 40; ++i) {
+    inner = &(*inner->mutable_struct_value()->mutable_fields())["long name"];
+  }
+  EXPECT_LT(Rendered().size(), 500u);
+}
+
 TEST_F(ChatCodecTest, FaultsNameTheField) {
   UseTemplate("{{ raise_exception('only tools') }}");
   EXPECT_THAT(Rendered(), StartsWith("chat.messages: wanted at least one"));

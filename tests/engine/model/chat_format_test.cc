@@ -282,6 +282,9 @@ TEST(ChatFormat, FaultsNameTheField) {
   }
   EXPECT_THAT(Text("{{ raise_exception('no system') }}", good),
               testing::StartsWith("messages: chat template, line 1: no sys"));
+  EXPECT_THAT(Text("{{ raise_exception('two\\nlines') }}", good),
+              testing::EndsWith("two lines"))
+      << "a status is one line of text";
   EXPECT_THAT(Text("{{ 'x' * 10**9 }}", good), HasSubstr("kMaxProducedBytes"));
   EXPECT_THAT(Text("x", Conversation()),
               testing::StartsWith("messages: wanted at least one"));
