@@ -353,7 +353,11 @@ absl::Status Daemon::ReplaceQuotas(std::vector<TenantShare> quotas) {
     // Past the deadline the engine is at it, and says so in a moment.
     const Signals::Event event = Wait(late ? absl::InfiniteDuration()
                                            : deadline - Clock::Steady().Now());
-    if (event.signal != 0 && !ends) kept_ = event;
+    if (ends) {
+      StopAtOnceOn(event);
+    } else if (event.signal != 0) {
+      kept_ = event;
+    }
   }
 }
 
@@ -401,7 +405,8 @@ absl::Status Daemon::TryReload() {
 }
 
 int Daemon::ServeUntilSignal() {
-  if (reload_waits_) Reload();
+  // Like one that comes now: what wakes this thread amid it is looked at below.
+  if (reload_waits_) kept_.signal = SIGHUP;
   while (true) {
     const Signals::Event event =
         kept_.signal != 0

@@ -66,7 +66,15 @@ absl::StatusOr<Secrets::Staged> Secrets::Read(const SecretPaths& paths) {
 }
 
 absl::StatusOr<Secrets::Staged> Secrets::ReadAgain(const SecretPaths& paths) {
+  std::string tls_before, tokens_before;
+  {
+    absl::MutexLock lock(&mu_);
+    tls_before = tls_.stamp;
+    tokens_before = tokens_.stamp;
+  }
   Staged staged = Stamped(paths);
+  staged.tls_before = std::move(tls_before);
+  staged.tokens_before = std::move(tokens_before);
   const absl::Status tls = ReadTls(staged);
   const absl::Status tokens = ReadTokens(staged);
   {
@@ -117,9 +125,24 @@ void Secrets::Apply(Staged staged) {
   std::vector<Line> lines;
   {
     absl::MutexLock lock(&mu_);
+    // Between reading and now there may have been time for the watch to take
+    // over files that came later: a token that was withdrawn stays so.
+    const bool newer_tls = staged.paths.tls == paths_.tls &&
+                           staged.tls_before.value_or(tls_.stamp) != tls_.stamp;
+    const bool newer_tokens =
+        staged.paths.token_file == paths_.token_file &&
+        staged.tokens_before.value_or(tokens_.stamp) != tokens_.stamp;
     paths_ = staged.paths;
-    tls_ = {staged.tls_stamp, ""};
-    tokens_ = {staged.tokens_stamp, ""};
+    if (newer_tls) {
+      staged.tls.reset();
+    } else {
+      tls_ = {staged.tls_stamp, ""};
+    }
+    if (newer_tokens) {
+      staged.tokens.reset();
+    } else {
+      tokens_ = {staged.tokens_stamp, ""};
+    }
     Take(std::move(staged), lines);
     WarnOfExpiry(absl::Now(), lines);
   }

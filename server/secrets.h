@@ -45,6 +45,9 @@ class Secrets {
     // FileStamp()s of before they were read, so that later changes differ.
     std::string tls_stamp;
     std::string tokens_stamp;
+    // Those of the files in force meanwhile; of a reload only.
+    std::optional<std::string> tls_before;
+    std::optional<std::string> tokens_before;
   };
   // Errors name the option and the file, and nothing of what is in it.
   static absl::StatusOr<Staged> Read(const SecretPaths& paths);
@@ -83,7 +86,8 @@ class Secrets {
   // and whether there are tokens is for the life of a server.
   bool Fits(const SecretPaths& paths) const ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Takes over files that fit.
+  // Takes over files that fit. If the watch has looked at newer ones since
+  // ReadAgain(), those stay.
   void Apply(Staged staged) ABSL_LOCKS_EXCLUDED(mu_);
 
   // Looks at once what the watch looks at every kPoll.

@@ -56,23 +56,30 @@ TenantGate::Pass& TenantGate::Pass::operator=(Pass&& other) noexcept {
   gate_ = std::exchange(other.gate_, nullptr);
   tenant_ = std::move(other.tenant_);
   inside_ = other.inside_.exchange(false);
+  bucket_ = other.bucket_;
   held_ = other.held_.exchange(0);
   return *this;
 }
 
 absl::Status TenantGate::Pass::TakePrompt(int64_t tokens) {
   if (gate_ == nullptr) return absl::OkStatus();
-  const absl::Status taken = gate_->Take(tenant_, tokens, /*credit=*/false);
-  if (taken.ok()) held_ = tokens;
-  return taken;
+  const absl::StatusOr<Taken> taken =
+      gate_->Take(tenant_, tokens, /*credit=*/false);
+  if (!taken.ok()) return taken.status();
+  bucket_ = taken->bucket_number;
+  held_ = taken->tokens;
+  return absl::OkStatus();
 }
 
 void TenantGate::Pass::Charge(int64_t tokens) {
-  if (gate_ != nullptr) (void)gate_->Take(tenant_, tokens, /*credit=*/true);
+  if (gate_ == nullptr) return;
+  gate_->Take(tenant_, tokens, /*credit=*/true).IgnoreError();
 }
 
 void TenantGate::Pass::Leave() {
-  if (const int64_t held = held_.exchange(0); held > 0) Charge(-held);
+  if (const int64_t held = held_.exchange(0); held > 0) {
+    gate_->GiveBack(tenant_, {held, bucket_});
+  }
   if (inside_.exchange(false)) gate_->Leave(tenant_);
 }
 
@@ -110,6 +117,7 @@ TenantGate::State& TenantGate::StateOf(std::string_view tenant,
   if (limit != nullptr && limit->tokens_per_minute > 0 &&
       !state.bucket.has_value()) {
     state.bucket.emplace(limit->tokens_per_minute, clock_->Now());
+    state.bucket_number = ++buckets_;
   }
   return state;
 }
@@ -152,14 +160,14 @@ absl::StatusOr<TenantGate::Pass> TenantGate::Enter(std::string_view tenant) {
   return pass;
 }
 
-absl::Status TenantGate::Take(const std::string& tenant, int64_t tokens,
-                              bool credit) {
+absl::StatusOr<TenantGate::Taken> TenantGate::Take(const std::string& tenant,
+                                                   int64_t tokens,
+                                                   bool credit) {
   absl::MutexLock lock(&mu_);
   const TenantLimit* limit = LimitFor(tenant);
-  if (limit == nullptr || limit->tokens_per_minute == 0) {
-    return absl::OkStatus();
-  }
-  TokenBucket& bucket = *StateOf(tenant, limit).bucket;
+  if (limit == nullptr || limit->tokens_per_minute == 0) return Taken();
+  State& state = StateOf(tenant, limit);
+  TokenBucket& bucket = *state.bucket;
   const absl::Duration now = clock_->Now();
   if (!credit) {
     const absl::Duration wait = bucket.TimeUntil(tokens, now);
@@ -168,7 +176,17 @@ absl::Status TenantGate::Take(const std::string& tenant, int64_t tokens,
     }
   }
   bucket.Take(tokens, now);
-  return absl::OkStatus();
+  return Taken{tokens, state.bucket_number};
+}
+
+void TenantGate::GiveBack(const std::string& tenant, const Taken& taken) {
+  absl::MutexLock lock(&mu_);
+  const auto it = states_.find(tenant);
+  if (it == states_.end() || !it->second.bucket.has_value() ||
+      it->second.bucket_number != taken.bucket_number) {
+    return;
+  }
+  it->second.bucket->Take(-taken.tokens, clock_->Now());
 }
 
 void TenantGate::Leave(const std::string& tenant) {

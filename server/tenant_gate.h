@@ -59,6 +59,7 @@ class TenantGate {
     std::string tenant_;
     std::atomic<bool> inside_{false};
     std::atomic<int64_t> held_{0};  // tokens of a prompt that nobody computes
+    int64_t bucket_ = 0;  // that they are of; fixed before they are held
   };
 
   // `clock` outlives the gate.
@@ -80,6 +81,12 @@ class TenantGate {
   struct State {
     int64_t in_flight = 0;
     std::optional<TokenBucket> bucket;  // with a limit of tokens only
+    int64_t bucket_number = 0;          // each new one has its own
+  };
+  // What was taken, and from which bucket.
+  struct Taken {
+    int64_t tokens = 0;  // none where there is no bucket
+    int64_t bucket_number = 0;
   };
 
   // Null: no limits.
@@ -91,7 +98,10 @@ class TenantGate {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Forget() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Takes what is there, or all of it on `credit`.
-  absl::Status Take(const std::string& tenant, int64_t tokens, bool credit)
+  absl::StatusOr<Taken> Take(const std::string& tenant, int64_t tokens,
+                             bool credit) ABSL_LOCKS_EXCLUDED(mu_);
+  // Unless another bucket stands in the place of that one.
+  void GiveBack(const std::string& tenant, const Taken& taken)
       ABSL_LOCKS_EXCLUDED(mu_);
   void Leave(const std::string& tenant) ABSL_LOCKS_EXCLUDED(mu_);
 
@@ -99,7 +109,8 @@ class TenantGate {
   mutable absl::Mutex mu_;
   absl::flat_hash_map<std::string, TenantLimit> limits_ ABSL_GUARDED_BY(mu_);
   absl::flat_hash_map<std::string, State> states_ ABSL_GUARDED_BY(mu_);
-  size_t forget_at_ ABSL_GUARDED_BY(mu_);  // entries, next time to look
+  int64_t buckets_ ABSL_GUARDED_BY(mu_) = 0;  // ever made
+  size_t forget_at_ ABSL_GUARDED_BY(mu_);     // entries, next time to look
 };
 
 }  // namespace kvasir

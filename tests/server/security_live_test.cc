@@ -395,6 +395,48 @@ TEST_F(SecurityLiveTest, FaultsAreToldOnceAndTriedAgain) {
   EXPECT_EQ(count("new tokens are not in order"), 1) << lines;
 }
 
+// A reload may wait between reading the files and taking them over, and a token
+// be withdrawn meanwhile.
+TEST_F(SecurityLiveTest, AReloadBringsNoOlderFilesBack) {
+  const TestCertificate first({});
+  const TestCertificate older({});
+  const TestCertificate newest({});
+  UseTls(first);
+  UseTokens();
+  Start();
+  Secrets& secrets = live_->server().secrets();
+  WriteIdentity(older);
+  WriteTokens(TokenText("older-older-older-older"));
+  absl::StatusOr<Secrets::Staged> staged = secrets.ReadAgain(config_.secrets);
+  ASSERT_TRUE(staged.ok()) << staged.status();
+  WriteIdentity(newest);
+  WriteTokens(TokenText("newest-newest-newest"));
+  secrets.Poll();
+  secrets.Apply(*std::move(staged));
+  EXPECT_EQ(CallWith(Trusting(newest)).error_code(), grpc::UNAUTHENTICATED);
+  EXPECT_EQ(CallWith(Trusting(older)).error_code(), grpc::UNAVAILABLE);
+  absl::StatusOr<Secrets::Staged> again = secrets.ReadAgain(config_.secrets);
+  ASSERT_TRUE(again.ok()) << again.status();
+  secrets.Apply(*std::move(again));
+  EXPECT_EQ(CallWith(Trusting(newest)).error_code(), grpc::UNAUTHENTICATED);
+}
+
+TEST_F(SecurityLiveTest, AReloadBringsNoOlderTokenBack) {
+  UseTokens();
+  Start();
+  Secrets& secrets = live_->server().secrets();
+  WriteTokens(TokenText("older-older-older-older"));
+  absl::StatusOr<Secrets::Staged> staged = secrets.ReadAgain(config_.secrets);
+  ASSERT_TRUE(staged.ok()) << staged.status();
+  WriteTokens(TokenText("newest-newest-newest"));
+  secrets.Poll();
+  secrets.Apply(*std::move(staged));
+  EXPECT_TRUE(StatusCall("newest-newest-newest").ok());
+  EXPECT_EQ(StatusCall("older-older-older-older").error_code(),
+            grpc::UNAUTHENTICATED);
+  EXPECT_EQ(StatusCall(kAcme).error_code(), grpc::UNAUTHENTICATED);
+}
+
 // The daemon's own watch finds them, too.
 TEST_F(SecurityLiveTest, FilesAreWatched) {
   const TestCertificate first({});

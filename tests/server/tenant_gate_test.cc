@@ -115,6 +115,27 @@ TEST_F(TenantGateTest, WhatCameToNothingIsGivenBack) {
   EXPECT_TRUE(late.TakePrompt(600).ok());
 }
 
+// A limit may come, or come anew, while prompts wait that were never charged to
+// it.
+TEST_F(TenantGateTest, NothingIsGivenBackThatWasNotTaken) {
+  TenantGate gate({}, &clock_);
+  TenantGate::Pass unlimited = Enter(gate, "blue");
+  EXPECT_TRUE(unlimited.TakePrompt(600).ok());
+  gate.SetLimits({{"blue", 0, 600}});
+  TenantGate::Pass limited = Enter(gate, "blue");
+  EXPECT_TRUE(limited.TakePrompt(600).ok());
+  unlimited.Leave();
+  EXPECT_FALSE(gate.Enter("blue").ok()) << "its tokens were not this bucket's";
+  gate.SetLimits({});
+  gate.SetLimits({{"blue", 0, 600}});
+  TenantGate::Pass anew = Enter(gate, "blue");
+  EXPECT_TRUE(anew.TakePrompt(600).ok());
+  limited.Leave();
+  EXPECT_FALSE(gate.Enter("blue").ok()) << "those were of the one before";
+  anew.Leave();
+  EXPECT_TRUE(gate.Enter("blue").ok());
+}
+
 TEST_F(TenantGateTest, EveryTenantHasItsOwnShareOfTheCommonLimit) {
   TenantGate gate({{"*", 1, 0}, {"blue", 3, 0}}, &clock_);
   std::vector<TenantGate::Pass> passes;
